@@ -1,0 +1,8 @@
+//! The data structures, and the only `unsafe` code of the project besides the server's allocator
+//! wrapper and cycle counter.
+//!
+//! Suggested reading order: [`work`] (how the cost of an operation is counted), [`hash`], then one
+//! file per structure.
+
+pub mod hash;
+pub mod work;
