@@ -4,5 +4,6 @@
 //! Suggested reading order: [`work`] (how the cost of an operation is counted), [`hash`], then one
 //! file per structure.
 
+pub mod big_string;
 pub mod hash;
 pub mod work;
