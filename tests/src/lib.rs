@@ -30,8 +30,12 @@ pub mod transcript;
 
 pub mod random;
 
+pub mod generate;
 
+pub mod judge;
 
+pub mod differential;
 
+pub mod dataset;
 
-
+pub mod probe;
