@@ -1,0 +1,283 @@
+//! Hot path. Writes replies in the protocol that the client chose.
+//!
+//! The reply types that only RESP3 has become what Redis sends to a RESP2 client instead:
+//!
+//! | type | RESP3 | RESP2 |
+//! |---|---|---|
+//! | null, null array | `_` | `$-1`, `*-1` |
+//! | map, set, push | `%n`, `~n`, `>n` | `*2n`, `*n`, `*n` |
+//! | double, verbatim, big number | `,1.5`, `=15`, `(123` | bulk |
+//! | bool | `#t`, `#f` | `:1`, `:0` |
+
+use crate::double::format_double;
+
+/// The version of the protocol that a connection speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Protocol {
+    /// What a connection begins with.
+    #[default]
+    Resp2,
+    /// After `HELLO 3`.
+    Resp3,
+}
+
+/// Appends replies to `out`.
+pub struct Writer<'a> {
+    /// Where the bytes go.
+    pub out: &'a mut Vec<u8>,
+    /// In which form.
+    pub protocol: Protocol,
+}
+
+impl<'a> Writer<'a> {
+    /// A writer that appends to `out`.
+    #[inline]
+    pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Writer<'a> {
+        Writer { out, protocol }
+    }
+
+    /// `+text`. The text must not contain line ends.
+    #[inline]
+    pub fn simple(&mut self, text: &str) {
+        debug_assert!(!text.contains(['\r', '\n']), "a line end in a simple string");
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// `-text`, where `text` begins with the error's code. It may quote what the client sent: line
+    /// ends become spaces.
+    pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        let start = self.out.len() + 1;
+        self.line(b'-', text.as_ref());
+        let end = self.out.len() - 2;
+        for byte in &mut self.out[start..end] {
+            if matches!(byte, b'\r' | b'\n') {
+                *byte = b' ';
+            }
+        }
+    }
+
+    /// `:value`.
+    #[inline]
+    pub fn int(&mut self, value: i64) {
+        match value {
+            0..=9 => self.out.extend_from_slice(&[b':', b'0' + value as u8, b'\r', b'\n']),
+            _ => self.line(b':', itoa::Buffer::new().format(value).as_bytes()),
+        }
+    }
+
+    /// A bulk string.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.out.reserve(bytes.len() + 16);
+        self.bulk_header(bytes.len() as u64);
+        self.out.extend_from_slice(bytes);
+        self.end();
+    }
+
+    /// A bulk string that reads as the decimal of `value`.
+    pub fn bulk_int(&mut self, value: i64) {
+        self.bulk(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    /// The header of a bulk string whose `len` bytes follow through [`Writer::raw`] (or another
+    /// way), and then [`Writer::end`].
+    #[inline]
+    pub fn bulk_header(&mut self, len: u64) {
+        self.header(b'$', len);
+    }
+
+    /// Bytes as they are: a part of a bulk string, or replies that were encoded before.
+    #[inline]
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// The end of a bulk string that began with a header.
+    #[inline]
+    pub fn end(&mut self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// No value, where a bulk string would be.
+    #[inline]
+    pub fn null(&mut self) {
+        self.choose(b"$-1\r\n", b"_\r\n");
+    }
+
+    /// No value, where an array would be.
+    pub fn null_array(&mut self) {
+        self.choose(b"*-1\r\n", b"_\r\n");
+    }
+
+    /// The header of an array; `len` replies follow.
+    #[inline]
+    pub fn array(&mut self, len: u64) {
+        self.header(b'*', len);
+    }
+
+    /// The header of a map; `len` pairs of replies follow.
+    pub fn map(&mut self, len: u64) {
+        match self.protocol {
+            Protocol::Resp2 => self.header(b'*', len * 2),
+            Protocol::Resp3 => self.header(b'%', len),
+        }
+    }
+
+    /// The header of a set; `len` replies follow.
+    pub fn set(&mut self, len: u64) {
+        self.aggregate(b'~', len);
+    }
+
+    /// The header of a message that answers no request; `len` replies follow.
+    pub fn push(&mut self, len: u64) {
+        self.aggregate(b'>', len);
+    }
+
+    /// A double, in the text of [`format_double`].
+    pub fn double(&mut self, value: f64) {
+        let mut buffer = [0; 32];
+        let text = format_double(value, &mut buffer);
+        self.scalar(b',', text);
+    }
+
+    /// A truth value.
+    pub fn bool(&mut self, value: bool) {
+        match value {
+            true => self.choose(b":1\r\n", b"#t\r\n"),
+            false => self.choose(b":0\r\n", b"#f\r\n"),
+        }
+    }
+
+    /// Text for people; `format` is `txt` or `mkd`.
+    pub fn verbatim(&mut self, format: &[u8; 3], text: &[u8]) {
+        self.verbatim_header(format, text.len() as u64);
+        self.out.extend_from_slice(text);
+        self.end();
+    }
+
+    /// The header of a text of `len` bytes that follows in pieces, and then [`Writer::end`].
+    pub fn verbatim_header(&mut self, format: &[u8; 3], len: u64) {
+        match self.protocol {
+            Protocol::Resp2 => self.header(b'$', len),
+            Protocol::Resp3 => {
+                self.header(b'=', len + 4);
+                self.out.extend_from_slice(format);
+                self.out.push(b':');
+            }
+        }
+    }
+
+    /// A number of any size, given as its decimal.
+    pub fn big_number(&mut self, digits: &str) {
+        self.scalar(b'(', digits.as_bytes());
+    }
+
+    /// A line in RESP3, a bulk string in RESP2.
+    fn scalar(&mut self, marker: u8, text: &[u8]) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp3 => self.line(marker, text),
+        }
+    }
+
+    fn aggregate(&mut self, marker: u8, len: u64) {
+        match self.protocol {
+            Protocol::Resp2 => self.header(b'*', len),
+            Protocol::Resp3 => self.header(marker, len),
+        }
+    }
+
+    fn choose(&mut self, resp2: &[u8], resp3: &[u8]) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => resp2,
+            Protocol::Resp3 => resp3,
+        });
+    }
+
+    fn line(&mut self, marker: u8, text: &[u8]) {
+        self.out.reserve(text.len() + 3);
+        self.out.push(marker);
+        self.out.extend_from_slice(text);
+        self.end();
+    }
+
+    #[inline]
+    fn header(&mut self, marker: u8, len: u64) {
+        write_header(self.out, marker, len);
+    }
+}
+
+#[inline]
+fn write_header(out: &mut Vec<u8>, marker: u8, len: u64) {
+    if len < 10 {
+        return out.extend_from_slice(&[marker, b'0' + len as u8, b'\r', b'\n']);
+    }
+    out.push(marker);
+    out.extend_from_slice(itoa::Buffer::new().format(len).as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a request as a client sends it.
+pub fn write_request<T: AsRef<[u8]>>(out: &mut Vec<u8>, args: &[T]) {
+    write_header(out, b'*', args.len() as u64);
+    for arg in args {
+        let arg = arg.as_ref();
+        write_header(out, b'$', arg.len() as u64);
+        out.extend_from_slice(arg);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(write: impl Fn(&mut Writer<'_>), resp2: &str, resp3: &str) {
+        for (protocol, expected) in [(Protocol::Resp2, resp2), (Protocol::Resp3, resp3)] {
+            let mut out = Vec::new();
+            write(&mut Writer::new(&mut out, protocol));
+            assert_eq!(out.escape_ascii().to_string(), expected);
+        }
+    }
+
+    fn check_both(write: impl Fn(&mut Writer<'_>), expected: &str) {
+        check(write, expected, expected);
+    }
+
+    #[test]
+    fn replies_that_are_the_same_in_both_protocols() {
+        check_both(|w| w.simple("OK"), r"+OK\r\n");
+        check_both(|w| w.error("ERR unknown\r\nthing"), r"-ERR unknown  thing\r\n");
+        check_both(|w| w.int(0), r":0\r\n");
+        check_both(|w| w.int(10), r":10\r\n");
+        check_both(|w| w.int(-1), r":-1\r\n");
+        check_both(|w| w.int(i64::MIN), r":-9223372036854775808\r\n");
+        check_both(|w| w.bulk(b""), r"$0\r\n\r\n");
+        check_both(|w| w.bulk(b"0123456789"), r"$10\r\n0123456789\r\n");
+        check_both(|w| w.bulk_int(-42), r"$3\r\n-42\r\n");
+        check_both(|w| w.array(0), r"*0\r\n");
+        check_both(|w| w.array(4_294_967_296), r"*4294967296\r\n");
+        let streamed = |w: &mut Writer<'_>| {
+            w.bulk_header(4);
+            w.raw(b"ab");
+            w.raw(b"cd");
+            w.end();
+        };
+        check_both(streamed, r"$4\r\nabcd\r\n");
+    }
+
+    #[test]
+    fn replies_that_differ() {
+        check(|w| w.null(), r"$-1\r\n", r"_\r\n");
+        check(|w| w.null_array(), r"*-1\r\n", r"_\r\n");
+        check(|w| w.map(6), r"*12\r\n", r"%6\r\n");
+        check(|w| w.set(2), r"*2\r\n", r"~2\r\n");
+        check(|w| w.push(3), r"*3\r\n", r">3\r\n");
+        check(|w| w.double(1.5), r"$3\r\n1.5\r\n", r",1.5\r\n");
+        check(|w| w.double(f64::NEG_INFINITY), r"$4\r\n-inf\r\n", r",-inf\r\n");
+        check(|w| w.bool(true), r":1\r\n", r"#t\r\n");
+        check(|w| w.bool(false), r":0\r\n", r"#f\r\n");
+        check(|w| w.verbatim(b"txt", b"hello"), r"$5\r\nhello\r\n", r"=9\r\ntxt:hello\r\n");
+        check(|w| w.big_number("123"), r"$3\r\n123\r\n", r"(123\r\n");
+    }
+}
