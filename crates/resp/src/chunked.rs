@@ -24,7 +24,8 @@ pub struct Chunked {
     chunks: Segmented<Vec<u8>>,
     /// The contiguous form while it is being made.
     flattening: Vec<u8>,
-    /// The contiguous form; then `chunks` and `flattening` are empty.
+    /// The contiguous form. If it was made in steps, `chunks` and `flattening` are empty and nobody
+    /// gets to see this as chunked any more.
     flat: OnceLock<Vec<u8>>,
 }
 
@@ -48,8 +49,7 @@ impl Chunked {
     /// lies beyond the end. O(1).
     pub fn chunk(&self, index: usize) -> &[u8] {
         let start = index * CHUNK_BYTES;
-        let flat = self.flat.get().unwrap_or(&self.flattening);
-        match flat.get(start..) {
+        match self.flattening.get(start..) {
             Some(rest) if !rest.is_empty() => &rest[..rest.len().min(CHUNK_BYTES)],
             _ => self.chunks.get(index).map_or(&[], Vec::as_slice),
         }

@@ -108,7 +108,13 @@ fn take(mut request: Request) -> Vec<Vec<u8>> {
     }
     assert_eq!(total, args.total_bytes());
     assert_eq!(request.has_chunked(), !chunks.is_empty());
-    while !request.flatten_step(5000) {}
+    while !request.flatten_step(5000) {
+        for (index, bytes) in &chunks {
+            if let Some(chunked) = request.args().chunked(*index) {
+                assert!(chunked.chunks().flatten().eq(bytes), "bytes in the midst of flattening");
+            }
+        }
+    }
     assert!(!request.has_chunked());
     for (index, bytes) in chunks {
         assert_eq!(request.args().get(index), bytes);

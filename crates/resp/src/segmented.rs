@@ -75,3 +75,23 @@ impl<T> Segmented<T> {
         self.segments.last_mut()?.last_mut()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_and_popped_across_segments() {
+        let mut values = Segmented::new();
+        let count = 2 * Segmented::<u64>::PER_SEGMENT + 1;
+        (0..count as u64).for_each(|value| values.push(value));
+        assert_eq!(values.len(), count);
+        assert!((0..count).all(|index| values.get(index) == Some(&(index as u64))));
+        assert!(values.get(count).is_none());
+        assert_eq!(values.pop(), Some(count as u64 - 1));
+        assert_eq!(values.last_mut(), Some(&mut (count as u64 - 2)), "no empty segment is left");
+        assert_eq!(values.len(), count - 1);
+        assert!(values.pop_segment() && values.pop_segment() && !values.pop_segment());
+        assert_eq!((values.len(), values.pop()), (0, None));
+    }
+}

@@ -35,9 +35,11 @@ fn check_with(limits: Limits, input: &[u8], expected: &str) {
     let bytewise = parse(input, limits, 1, || 1);
     assert_eq!(bytewise, whole, "byte by byte: {}", input.escape_ascii());
     for first in 1..input.len() {
-        let mut sizes = [first].into_iter();
-        let split = parse(input, limits, 1, || sizes.next().unwrap_or(usize::MAX));
-        assert_eq!(split, whole, "split at {first}: {}", input.escape_ascii());
+        for budget in [1, 1000] {
+            let mut sizes = [first].into_iter();
+            let split = parse(input, limits, budget, || sizes.next().unwrap_or(usize::MAX));
+            assert_eq!(split, whole, "split at {first}: {}", input.escape_ascii());
+        }
     }
 }
 
@@ -233,6 +235,19 @@ fn announced_lengths_reserve_nothing() {
         assert!(parser.memory_bytes() <= 3);
     }
     assert_eq!(size_of::<Parser>(), 16, "an idle connection costs little");
+}
+
+#[test]
+fn many_arguments_are_not_read_again() {
+    let mut input = b"*1000\r\n".to_vec();
+    input.extend_from_slice(&b"$1\r\na\r\n".repeat(60));
+    let mut parser = Parser::new();
+    let mut scratch = Scratch::new();
+    let (consumed, _) = parser.parse(&input, &mut scratch, &LIMITS, 1000);
+    assert_eq!((consumed, parser.is_arriving()), (0, false), "few are cheap to read again");
+    input.extend_from_slice(&b"$1\r\na\r\n".repeat(10));
+    let (consumed, _) = parser.parse(&input, &mut scratch, &LIMITS, 1000);
+    assert_eq!((consumed, parser.is_arriving()), (input.len(), true), "many are moved");
 }
 
 #[test]
