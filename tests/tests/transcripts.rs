@@ -13,9 +13,9 @@ fn every_transcript_is_repeated() {
         transcript::run(&server, &name, &cases, &mut outcome);
     }
     let waiting: usize = outcome.waiting.values().sum();
-    eprintln!("{} replies as expected, {waiting} steps wait for a command", outcome.passed);
+    eprintln!("summary: {} replies as expected, {waiting} steps wait for a command", outcome.passed);
     for (command, steps) in &outcome.waiting {
-        eprintln!("  waiting for {command}: {steps} steps");
+        eprintln!("summary: waiting for {command}: {steps} steps");
     }
     let failures = outcome.failures.join("\n");
     assert!(outcome.failures.is_empty(), "{} differ:\n{failures}", outcome.failures.len());
