@@ -13,7 +13,10 @@ fn every_transcript_is_repeated() {
         transcript::run(&server, &name, &cases, &mut outcome);
     }
     let waiting: usize = outcome.waiting.values().sum();
-    eprintln!("summary: {} replies as expected, {waiting} steps wait for a command", outcome.passed);
+    eprintln!(
+        "summary: {} replies as expected, {waiting} steps wait for a command",
+        outcome.passed
+    );
     for (command, steps) in &outcome.waiting {
         eprintln!("summary: waiting for {command}: {steps} steps");
     }
