@@ -6,4 +6,5 @@
 
 pub mod big_string;
 pub mod hash;
+pub mod table;
 pub mod work;
