@@ -6,5 +6,7 @@
 
 pub mod big_string;
 pub mod hash;
+pub mod members;
+pub mod packed;
 pub mod table;
 pub mod work;
