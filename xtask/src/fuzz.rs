@@ -34,6 +34,7 @@ pub(crate) fn long(report: &mut Report) {
             .words(&limit)
             .env("RUSTC_BOOTSTRAP", "1")
             .env("RUSTFLAGS", LINTS)
+            .env("CARGO_TARGET_DIR", workspace::target().join("libfuzzer"))
             .run(report);
     }
 }

@@ -1,0 +1,93 @@
+//! CLIENT KILL, PAUSE and ID, and CONFIG: what one client does to another or to the server.
+
+use std::time::{Duration, Instant};
+
+use tests::client::Client;
+use tests::server::Server;
+
+/// How long a killed client may stay connected.
+const KILLED_MAX: Duration = Duration::from_secs(5);
+
+fn id(client: &mut Client) -> i64 {
+    client.line("CLIENT ID").integer().expect("CLIENT ID answers a number")
+}
+
+/// Waits until the server has closed the connection.
+fn assert_closed(client: &mut Client, what: &str) {
+    let start = Instant::now();
+    loop {
+        match client.read() {
+            Ok(_) => {}
+            Err(error) if tests::client::is_timeout(&error) => panic!("{what} was not closed"),
+            Err(_) => break,
+        }
+    }
+    assert!(start.elapsed() < KILLED_MAX, "{what} was closed after {:?}", start.elapsed());
+}
+
+#[test]
+fn ids_are_unique_and_grow() {
+    let server = Server::subject(&[]);
+    let (mut one, mut other) = (server.connect(), server.connect());
+    assert!(id(&mut one) < id(&mut other));
+}
+
+#[test]
+fn kill_ends_clients_in_every_state() {
+    let server = Server::subject(&[]);
+    let mut control = server.connect();
+    for batch in 0..100 {
+        let mut command = "RPUSH list".to_owned();
+        (0..1_000).for_each(|one| command.push_str(&format!(" element-of-the-list-{batch}-{one}")));
+        control.line(&command);
+    }
+    let states = [
+        ("an idle client", ""),
+        ("a client in a transaction", "WATCH list\r\nMULTI\r\nSET a 1\r\n"),
+        ("a client in the middle of a command", "*3\r\n$3\r\nSET\r\n$1\r\n"),
+        ("a client that does not read", "LRANGE list 0 -1\r\nLRANGE list 0 -1\r\n"),
+    ];
+    for (what, request) in states {
+        let mut client = server.connect();
+        let number = id(&mut client);
+        client.send(request.as_bytes()).expect("the server reads");
+        std::thread::sleep(Duration::from_millis(20));
+        let killed = control.line(&format!("CLIENT KILL ID {number}"));
+        assert_eq!(killed.integer(), Some(1), "{what}");
+        assert_closed(&mut client, what);
+        assert_eq!(control.line(&format!("CLIENT KILL ID {number}")).integer(), Some(0), "{what}");
+    }
+    assert_eq!(control.line("GET a").to_string(), "$-1", "a killed transaction was executed");
+}
+
+#[test]
+fn pause_holds_back_writes_or_everything() {
+    const PAUSE: Duration = Duration::from_millis(300);
+    let server = Server::subject(&[]);
+    let (mut control, mut client) = (server.connect(), server.connect());
+    let pause = PAUSE.as_millis();
+
+    assert!(control.line(&format!("CLIENT PAUSE {pause} WRITE")).is_status("OK"));
+    let start = Instant::now();
+    client.line("GET a");
+    assert!(start.elapsed() < PAUSE / 2, "a read waited for a pause of writes");
+    client.line("SET a 1");
+    assert!(start.elapsed() >= PAUSE - Duration::from_millis(5), "a write did not wait");
+
+    assert!(control.line(&format!("CLIENT PAUSE {pause} ALL")).is_status("OK"));
+    let start = Instant::now();
+    client.line("GET a");
+    assert!(start.elapsed() >= PAUSE - Duration::from_millis(5), "a read did not wait");
+}
+
+#[test]
+fn config_answers_and_takes_what_exists() {
+    let server = Server::subject(&[]);
+    let mut client = server.connect();
+    let port = client.line("CONFIG GET port");
+    assert_eq!(port.to_string(), format!("*[\"port\", \"{}\"]", server.port()));
+    assert_eq!(client.line("CONFIG GET no-such-setting").to_string(), "*[]");
+    let unknown = client.line("CONFIG SET no-such-setting 1");
+    assert!(unknown.is_error() && unknown.to_string().contains("no-such-setting"), "{unknown}");
+    assert!(client.line("CONFIG GET *").elements().is_some_and(|pairs| pairs.len() > 2));
+}
