@@ -8,5 +8,7 @@ pub mod big_string;
 pub mod hash;
 pub mod members;
 pub mod packed;
+pub mod list;
+pub mod tree;
 pub mod table;
 pub mod work;
