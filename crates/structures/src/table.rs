@@ -43,7 +43,7 @@ mod value;
 use std::marker::PhantomData;
 
 use self::core::{Core, Found, SPLIT_LIMIT};
-use self::entry::RawEntry;
+use self::entry::{Changed, RawEntry};
 use self::value::take_object;
 use crate::work;
 
@@ -422,7 +422,9 @@ impl<'a, O: Word> EntryMut<'a, O> {
         let old = self.raw();
         // SAFETY: the slot is the entry's, which is borrowed mutably; the old one leaves the table.
         unsafe {
-            self.core.change(self.hash, self.found, |_| entry.into_raw());
+            let grown = entry.allocated_bytes() as isize - self.as_ref().allocated_bytes() as isize;
+            let entry = entry.into_raw();
+            self.core.change(self.hash, self.found, |_| Changed { entry, grown });
             OwnedEntry::from_raw(old)
         }
     }

@@ -329,6 +329,23 @@ pub(super) unsafe fn for_each(head: *mut Bucket, mut visit: impl FnMut(Location)
     }
 }
 
+/// The entry of this rank in a chain, if it is so long.
+pub(super) unsafe fn nth(head: *mut Bucket, rank: usize) -> Option<RawEntry> {
+    let (mut bucket, mut index) = (head, rank);
+    // SAFETY: the caller gives the head of a chain.
+    unsafe {
+        while is_link((*bucket).0[LAST]) {
+            if index < LAST {
+                break;
+            }
+            index -= LAST;
+            bucket = link((*bucket).0[LAST]);
+        }
+        let slot = *(*bucket).0.get(index)?;
+        (slot != 0).then(|| entry(slot))
+    }
+}
+
 /// Adds a slot at the end of a chain.
 pub(super) unsafe fn push(head: *mut Bucket, slot: u64, links: &mut Links) -> Location {
     // SAFETY: the caller gives the head of a chain.
@@ -376,7 +393,7 @@ pub(super) unsafe fn take(head: *mut Bucket, links: &mut Links, mut visit: impl 
 unsafe fn filled(bucket: *const Bucket) -> usize {
     // SAFETY: the caller gives a bucket.
     let slots = unsafe { &(*bucket).0 };
-    slots.iter().position(|&slot| slot == 0).unwrap_or(SLOTS)
+    slots.iter().filter(|&&slot| slot != 0).count()
 }
 
 /// Reads a chain that is being taken apart: copies a bucket, gives it back, hands out the copy.

@@ -6,15 +6,16 @@
 //! A segment that has `limit` entries splits before it takes another one; two buddies that have
 //! half of that together merge when an entry leaves one of them. The factor of two keeps a table of
 //! constant size from splitting and merging in turn. A split reads the 64 lines of the segment and
-//! its overflow buckets, and writes 128 lines: no entry is touched, unless the tags move (see
-//! `trie.rs`), which happens at two depths only. Then all entries are read, their loads overlapping.
+//! its overflow buckets, and writes 128 lines: no entry is touched, unless tags move (see
+//! `trie.rs`), which happens at a few depths only. Then a quarter of the entries are read, their
+//! loads overlapping.
 
 use std::ptr;
 
 use super::bucket::{
     self, BUCKETS, Bucket, ChainReader, ChainWriter, EXPIRES, Links, Location, Segment,
 };
-use super::entry::{Payload, RawEntry};
+use super::entry::{Changed, Payload, RawEntry};
 use super::expiry::Examination;
 use super::scan::Position;
 use super::trie::{
@@ -104,9 +105,12 @@ impl Core {
         let prefix = prefix_of(hash);
         let child = self.directory.segment(prefix);
         let segment = child.pointer();
+        if segment.is_null() {
+            return None;
+        }
+        let index = bucket_of(hash);
         // SAFETY: a segment has that many buckets.
-        let head = unsafe { segment.add(bucket_of(hash)) };
-        (!segment.is_null()).then(|| (head, tag_of(prefix, child.depth())))
+        Some((unsafe { segment.add(index) }, tag_of(prefix, child.depth(), index)))
     }
 
     #[inline]
@@ -148,8 +152,10 @@ impl Core {
         // SAFETY: the entry is valid, as the caller promises; the segment is of this table.
         unsafe {
             let expire_at = entry.expire_at();
-            let head = segment.add(bucket_of(hash));
-            let slot = bucket::slot(tag_of(prefix, child.depth()), entry, expire_at.is_some());
+            let index = bucket_of(hash);
+            let head = segment.add(index);
+            let tag = tag_of(prefix, child.depth(), index);
+            let slot = bucket::slot(tag, entry, expire_at.is_some());
             let location = bucket::push(head, slot, &mut self.links);
             self.directory.count_up(step);
             self.totals.len += 1;
@@ -194,20 +200,21 @@ impl Core {
         &mut self,
         hash: u64,
         found: Found,
-        change: impl FnOnce(RawEntry) -> RawEntry,
+        change: impl FnOnce(RawEntry) -> Changed,
     ) {
         // SAFETY: the caller has not changed the table since the slot was found.
         unsafe {
-            let entry = found.entry();
-            let old = entry.expire_at();
-            self.totals.entry_bytes -= entry.allocated();
-            let entry = change(entry);
+            let old_slot = found.location.slot();
+            let old = found.entry().expire_at();
+            let Changed { entry, grown } = change(found.entry());
             let new = entry.expire_at();
-            self.totals.entry_bytes += entry.allocated();
-            self.totals.expires += usize::from(new.is_some());
-            self.totals.expires -= usize::from(old.is_some());
-            let tag = bucket::tag(found.location.slot());
-            found.location.set(bucket::slot(tag, entry, new.is_some()));
+            self.totals.entry_bytes = self.totals.entry_bytes.wrapping_add_signed(grown);
+            let slot = bucket::slot(bucket::tag(old_slot), entry, new.is_some());
+            if slot != old_slot {
+                found.location.set(slot);
+                self.totals.expires += usize::from(new.is_some());
+                self.totals.expires -= usize::from(old.is_some());
+            }
             if let Some(expire_at) = new
                 && old != new
             {
@@ -260,9 +267,9 @@ impl Core {
     unsafe fn partition(&mut self, child: Child, fresh: *mut Bucket) -> [Half; 2] {
         let (segment, depth) = (child.pointer(), child.depth());
         let mut halves = [Half::new(segment), Half::new(fresh)];
-        let retag = window(depth) != window(depth + 1);
         let side_bit = 31 - depth;
-        let tag_bit = side_bit.wrapping_sub(window(depth));
+        let retag = |index| window(depth, index) != window(depth + 1, index);
+        let mut retagged = 0;
         for index in 0..BUCKETS {
             // SAFETY: both are segments, the first of valid chains; a reader copies a bucket
             // before a writer overwrites it.
@@ -271,33 +278,32 @@ impl Core {
                 let mut reader = ChainReader::new(segment.add(index));
                 let mut writers =
                     [segment, fresh].map(|side| ChainWriter::overwrite(side.add(index)));
-                while let Some(slot) = reader.next(&mut self.links) {
-                    let (side, slot) = if retag {
-                        let prefix = prefix_of(hash(bucket::entry(slot).key()));
-                        (prefix >> side_bit & 1, with_tag(slot, tag_of(prefix, depth + 1)))
-                    } else {
-                        (u32::from(bucket::tag(slot) >> tag_bit & 1), slot)
-                    };
-                    writers[side as usize].push(slot, &mut self.links);
-                    halves[side as usize].add(slot);
+                let tag_bit = side_bit - window(depth, index);
+                while let Some(mut slot) = reader.next(&mut self.links) {
+                    let side = usize::from(bucket::tag(slot) >> tag_bit & 1);
+                    if retag(index) {
+                        slot = retagged_slot(slot, depth + 1, index);
+                        retagged += 1;
+                    }
+                    writers[side].push(slot, &mut self.links);
+                    halves[side].add(slot);
                 }
                 writers.into_iter().for_each(|writer| writer.finish());
             }
         }
-        if retag {
-            work::nodes(child.count());
-        }
+        work::nodes(retagged);
         halves
     }
 
     /// Merges the segment that a prefix leads to with its buddy, if the two are small.
     pub(super) fn shrink(&mut self, prefix: u32) {
         for _ in 0..MERGES_PER_REMOVAL {
-            let (path, child) = self.directory.path(prefix);
-            let Some((low, high)) = self.directory.buddies(&path) else { return };
+            let (step, child) = self.directory.locate(prefix);
+            let Some((low, high)) = self.directory.buddies(step) else { return };
             if low.count + high.count > usize::from(self.limit) / 2 {
                 return;
             }
+            let (path, _) = self.directory.path(prefix);
             self.disturb(prefix);
             self.disturb(buddy_of(prefix, child.depth()));
             let mut merged = Part {
@@ -329,7 +335,7 @@ impl Core {
         for index in 0..BUCKETS {
             // SAFETY: the caller gives two segments of valid chains; the old one is abandoned.
             unsafe {
-                prefetch_ahead(from, index, false);
+                prefetch_ahead(from, index, |_| false);
                 let mut reader = ChainReader::new(from.add(index));
                 let mut writer = ChainWriter::at_end(to.add(index));
                 while let Some(slot) = reader.next(&mut self.links) {
@@ -339,24 +345,26 @@ impl Core {
         }
     }
 
-    /// Takes the tags anew for a segment that is about to merge, if its buddy and it will have
-    /// another window.
+    /// Takes the tags anew, where the segment's window moves as it merges.
     unsafe fn retag(&mut self, part: Part, depth: u32) {
-        if window(depth) == window(depth - 1) || part.segment.is_null() {
+        let retag = |index| window(depth, index) != window(depth - 1, index);
+        if part.segment.is_null() || !(0..BUCKETS).any(retag) {
             return;
         }
-        work::nodes(part.count);
+        let mut retagged = 0;
         for index in 0..BUCKETS {
             // SAFETY: the caller gives a segment of valid chains.
             unsafe {
-                prefetch_ahead(part.segment, index, true);
-                bucket::for_each(part.segment.add(index), |location| {
-                    let slot = location.slot();
-                    let prefix = prefix_of(hash(bucket::entry(slot).key()));
-                    location.set(with_tag(slot, tag_of(prefix, depth - 1)));
-                });
+                prefetch_ahead(part.segment, index, retag);
+                if retag(index) {
+                    bucket::for_each(part.segment.add(index), |location| {
+                        location.set(retagged_slot(location.slot(), depth - 1, index));
+                        retagged += 1;
+                    });
+                }
             }
         }
+        work::nodes(retagged);
     }
 
     /// Takes about `budget` entries out of the table, each given to `visit`. True when the table is
@@ -372,7 +380,7 @@ impl Core {
                 let mut slots = 0;
                 // SAFETY: the segment has entries, hence memory, and valid chains.
                 unsafe {
-                    prefetch_ahead(segment, index, true);
+                    prefetch_ahead(segment, index, |_| true);
                     bucket::take(segment.add(index), &mut self.links, |slot| {
                         slots += 1;
                         visit(self.totals.forget(slot));
@@ -444,28 +452,31 @@ impl Half {
     }
 }
 
-fn with_tag(slot: u64, tag: u16) -> u64 {
-    // SAFETY: callers have a slot with an entry.
-    bucket::slot(tag, unsafe { bucket::entry(slot) }, slot & EXPIRES != 0)
+/// The slot with the tag that it has in this bucket of segments of another depth.
+unsafe fn retagged_slot(slot: u64, depth: u32, bucket: usize) -> u64 {
+    // SAFETY: the caller has a slot with an entry.
+    let entry = unsafe { bucket::entry(slot) };
+    // SAFETY: likewise.
+    let prefix = prefix_of(hash(unsafe { entry.key() }));
+    bucket::slot(tag_of(prefix, depth, bucket), entry, slot & EXPIRES != 0)
 }
 
-/// Loads what a pass over a segment's chains will need soon after bucket `index`.
-unsafe fn prefetch_ahead(segment: *mut Bucket, index: usize, entries: bool) {
+/// Loads what a pass over a segment's chains will need soon after bucket `index`; `entries` says in
+/// which buckets it will read the entries.
+unsafe fn prefetch_ahead(segment: *mut Bucket, index: usize, entries: impl Fn(usize) -> bool) {
+    let (new_links, new_entries) = if index == 0 {
+        (0..=LINKS_AHEAD, 0..=ENTRIES_AHEAD)
+    } else {
+        let (links, entries) = (index + LINKS_AHEAD, index + ENTRIES_AHEAD);
+        (links..=links, entries..=entries)
+    };
     // SAFETY: the caller gives a segment whose chains from `index` on are valid.
     unsafe {
-        if index == 0 {
-            for ahead in 0..LINKS_AHEAD {
-                bucket::prefetch_link(segment.add(ahead));
-            }
-            for ahead in 0..if entries { ENTRIES_AHEAD } else { 0 } {
-                bucket::prefetch_entries(segment.add(ahead), 0);
-            }
+        for ahead in new_links.filter(|&ahead| ahead < BUCKETS) {
+            bucket::prefetch_link(segment.add(ahead));
         }
-        if index + LINKS_AHEAD < BUCKETS {
-            bucket::prefetch_link(segment.add(index + LINKS_AHEAD));
-        }
-        if entries && index + ENTRIES_AHEAD < BUCKETS {
-            bucket::prefetch_entries(segment.add(index + ENTRIES_AHEAD), 0);
+        for ahead in new_entries.filter(|&ahead| ahead < BUCKETS && entries(ahead)) {
+            bucket::prefetch_entries(segment.add(ahead), 0);
         }
     }
 }

@@ -476,7 +476,8 @@ impl<O: Word> Table<O> {
                         let hash = hash(entry.key());
                         assert_eq!(start_of(prefix_of(hash), depth), seen.prefix);
                         assert_eq!(bucket_of(hash), index);
-                        assert_eq!(bucket::tag(location.slot()), tag_of(prefix_of(hash), depth));
+                        let tag = tag_of(prefix_of(hash), depth, index);
+                        assert_eq!(bucket::tag(location.slot()), tag);
                         let flagged = location.slot() & bucket::EXPIRES != 0;
                         assert_eq!(flagged, entry.expire_at().is_some());
                         expires += usize::from(flagged);

@@ -154,7 +154,16 @@ impl Shape {
 /// The size that the allocator would round `size` up to.
 fn size_class(size: usize) -> usize {
     let step = if size <= 128 { 16 } else { 1 << ((size - 1).ilog2() - 2) };
-    size.next_multiple_of(step)
+    // The step is a power of two.
+    (size + step - 1) & !(step - 1)
+}
+
+/// An entry after a change.
+pub(super) struct Changed {
+    /// The entry from now on.
+    pub(super) entry: RawEntry,
+    /// Bytes that it has more than before, by size classes.
+    pub(super) grown: isize,
 }
 
 /// A pointer to an entry. Whoever holds one knows by other means that it is still allocated and
@@ -366,7 +375,7 @@ impl RawEntry {
 
     /// Gives the entry another value and expiry, in place when the size class allows, else in a new
     /// block that replaces this one. Key and access stay. An old object must have been taken.
-    pub(super) unsafe fn rewrite(self, payload: &Payload<'_>, expire_at: Option<i64>) -> Self {
+    pub(super) unsafe fn rewrite(self, payload: &Payload<'_>, expire_at: Option<i64>) -> Changed {
         // SAFETY: as the caller promises for `self`; `make_room` gives room for the new shape.
         unsafe {
             let header = self.header();
@@ -374,31 +383,31 @@ impl RawEntry {
             // A field that has lost its use stays as long as it costs nothing.
             let mut new =
                 Shape { expiry: old.expiry || expire_at.is_some(), value: payload.len(), ..old };
-            if new.class() != old.class() {
+            if new != old && new.class() != old.class() {
                 new.expiry = expire_at.is_some();
             }
-            let entry = self.make_room(old, new, 0);
-            entry.write_head(payload.kind(), header.access(), new, expire_at);
-            entry.write_value(new, payload);
-            entry
+            let changed = self.make_room(old, new, 0);
+            changed.entry.write_head(payload.kind(), header.access(), new, expire_at);
+            changed.entry.write_value(new, payload);
+            changed
         }
     }
 
     /// Sets or clears the expiry, in a new block if the size class has no room for it.
-    pub(super) unsafe fn set_expiry(self, expire_at: Option<i64>) -> Self {
+    pub(super) unsafe fn set_expiry(self, expire_at: Option<i64>) -> Changed {
         // SAFETY: as the caller promises for `self`; `make_room` gives room for the new shape.
         unsafe {
             let header = self.header();
             let old = self.shape_of(header);
             let new = Shape { expiry: old.expiry || expire_at.is_some(), ..old };
-            let entry = self.make_room(old, new, old.value);
-            entry.write_head(header.value_kind(), header.access(), new, expire_at);
-            entry
+            let changed = self.make_room(old, new, old.value);
+            changed.entry.write_head(header.value_kind(), header.access(), new, expire_at);
+            changed
         }
     }
 
     /// Gives a value of encoding [`BYTES`] another length; new bytes are zero.
-    pub(super) unsafe fn resize(self, length: usize) -> Self {
+    pub(super) unsafe fn resize(self, length: usize) -> Changed {
         // SAFETY: as the caller promises for `self`; `make_room` gives room for `length` bytes, of
         // which it has kept those that there were.
         unsafe {
@@ -406,34 +415,38 @@ impl RawEntry {
             let old = self.shape_of(header);
             let new = Shape { value: length, ..old };
             let kept = old.value.min(length);
-            let entry = self.make_room(old, new, kept);
-            entry.write_head(header.value_kind(), header.access(), new, expire_at);
-            ptr::write_bytes(entry.value_pointer(new).add(kept), 0, length - kept);
+            let changed = self.make_room(old, new, kept);
+            changed.entry.write_head(header.value_kind(), header.access(), new, expire_at);
+            ptr::write_bytes(changed.entry.value_pointer(new).add(kept), 0, length - kept);
             work::bytes(length - kept);
-            entry
+            changed
         }
     }
 
     /// A block for the new shape that has this entry's key and the first `kept` bytes of the value
     /// where they belong, but not yet its head: the same one if the size class stays, else
     /// another one in place of this.
-    unsafe fn make_room(self, old: Shape, new: Shape, kept: usize) -> Self {
+    unsafe fn make_room(self, old: Shape, new: Shape, kept: usize) -> Changed {
+        if new == old {
+            return Changed { entry: self, grown: 0 };
+        }
         let moved = old.key + kept;
+        let grown = new.class() as isize - old.class() as isize;
         // SAFETY: source and target ranges lie within their blocks, as the two shapes say.
         unsafe {
             let from = self.key_pointer(old);
-            if old.class() == new.class() {
+            if grown == 0 {
                 if old.key_offset() != new.key_offset() {
                     ptr::copy(from, self.key_pointer(new), moved);
                     work::bytes(moved);
                 }
-                return self;
+                return Changed { entry: self, grown };
             }
             let entry = Self::allocate(new.class());
             ptr::copy_nonoverlapping(from, entry.key_pointer(new), moved);
             work::bytes(moved);
             self.free();
-            entry
+            Changed { entry, grown }
         }
     }
 }
@@ -485,22 +498,22 @@ mod tests {
                 assert_eq!(entry.access(), 0xABCDEF);
             };
             check(entry, &old, None);
-            entry = entry.set_expiry(Some(77));
+            entry = entry.set_expiry(Some(77)).entry;
             check(entry, &old, Some(77));
-            entry = entry.resize(to);
+            entry = entry.resize(to).entry;
             let mut resized = old.clone();
             resized.resize(to, 0);
             check(entry, &resized, Some(77));
-            entry = entry.rewrite(&Payload::Bytes(&old), None);
+            entry = entry.rewrite(&Payload::Bytes(&old), None).entry;
             check(entry, &old, None);
-            entry = entry.rewrite(&Payload::Bytes(&new), Some(-5));
+            entry = entry.rewrite(&Payload::Bytes(&new), Some(-5)).entry;
             check(entry, &new, Some(-5));
-            entry = entry.rewrite(&Payload::Word { kind: INT, word: 9 }, Some(6));
+            entry = entry.rewrite(&Payload::Word { kind: INT, word: 9 }, Some(6)).entry;
             assert_eq!((entry.encoding(), entry.word(), entry.key()), (INT, 9, key));
-            entry = entry.rewrite(&Payload::Word { kind: OBJECT | 3, word: 1 << 63 }, None);
+            entry = entry.rewrite(&Payload::Word { kind: OBJECT | 3, word: 1 << 63 }, None).entry;
             assert_eq!((entry.encoding(), entry.tag(), entry.word()), (OBJECT, 3, 1 << 63));
             assert_eq!((entry.key(), entry.expire_at()), (key, None));
-            entry = entry.rewrite(&Payload::Bytes(&new), None);
+            entry = entry.rewrite(&Payload::Bytes(&new), None).entry;
             check(entry, &new, None);
             entry.free();
         }

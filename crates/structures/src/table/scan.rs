@@ -12,7 +12,7 @@
 use super::bucket::{self, BUCKETS};
 use super::core::Core;
 use super::entry::RawEntry;
-use super::trie::{prefix_of, span, start_of};
+use super::trie::{Child, prefix_of, span, start_of};
 use crate::hash::hash;
 use crate::work;
 
@@ -20,6 +20,8 @@ use crate::work;
 const EMPTY_BUCKETS_MAX: usize = 16;
 /// Random segments that a sample looks at before it takes one without regard to uniformity.
 const SAMPLE_TRIES_MAX: usize = 128;
+/// Rounds of draws within a segment before its entries are counted.
+const DRAW_ROUNDS_MAX: usize = 4;
 
 /// Where a walk continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,62 +96,84 @@ impl Core {
     ///
     /// A random prefix meets a segment with probability 2^-depth; it is accepted with 2^(depth -
     /// deepest), and again with the share of the split limit that it has entries. Both together
-    /// make the probability proportional to its entries, one of which is then chosen by rank.
+    /// make the probability proportional to its entries, one of which is then drawn.
     pub(super) fn sample(&self, mut random: impl FnMut() -> u64) -> Option<RawEntry> {
         if self.totals.len == 0 {
             return None;
         }
         let deepest = self.directory.deepest();
-        for tries in 0.. {
+        for _ in 0..SAMPLE_TRIES_MAX {
             let bits = random();
             let (_, child) = self.directory.locate(bits as u32);
             work::nodes(1);
-            let count = child.count() as u64;
-            if count == 0 {
-                if tries >= SAMPLE_TRIES_MAX {
-                    return self.first_from(bits as u32);
-                }
-                continue;
-            }
-            let (rank, chance) = ((bits >> 32), random());
             let full = u64::from(self.limit) << (deepest - child.depth());
-            if deepest == 0 || tries >= SAMPLE_TRIES_MAX || chance % full < count {
-                return self.nth(child.pointer(), (rank % count) as usize);
+            let count = child.count() as u64;
+            if count > 0 && (deepest == 0 || (bits >> 32) % full < count) {
+                // SAFETY: the segment is this table's, and has entries.
+                return unsafe { draw(child, random) };
             }
         }
-        None
+        self.sample_anything(random() as u32)
     }
 
-    fn nth(&self, segment: *mut bucket::Bucket, rank: usize) -> Option<RawEntry> {
-        let (mut left, mut found) = (rank, None);
-        for index in 0..BUCKETS {
-            // SAFETY: the caller gives a segment of this table.
-            unsafe {
-                bucket::for_each(segment.add(index), |location| {
-                    if left == 0 && found.is_none() {
-                        found = Some(location.entry());
-                    }
-                    left = left.saturating_sub(1);
-                });
-            }
-            if found.is_some() {
-                work::nodes(index + 1);
-                break;
-            }
-        }
-        found
-    }
-
-    /// The first entry of the first segment with entries from `prefix` on, or from the start.
-    fn first_from(&self, prefix: u32) -> Option<RawEntry> {
+    /// The first entry of the first segment with entries from `prefix` on, or from the start: for
+    /// the rare table of mostly empty segments.
+    fn sample_anything(&self, prefix: u32) -> Option<RawEntry> {
         let mut prefix = prefix;
         loop {
             let (_, child) = self.directory.locate(prefix);
             if child.count() > 0 {
-                return self.nth(child.pointer(), 0);
+                // SAFETY: the segment is this table's, and has entries.
+                return unsafe { nth(child, 0) };
             }
             work::nodes(1);
             prefix = (u64::from(start_of(prefix, child.depth())) + span(child.depth())) as u32;
         }
     }
+}
+
+/// A random entry of a segment that has some. Draws a bucket and a rank that few chains reach, until
+/// there is an entry: that is uniform, and cheaper than counting unless the segment is sparse.
+unsafe fn draw(child: Child, mut random: impl FnMut() -> u64) -> Option<RawEntry> {
+    const RANKS: usize = 32;
+    const DRAW_BITS: u32 = (BUCKETS * RANKS).ilog2();
+    const DRAWS: u32 = u64::BITS / DRAW_BITS;
+    for round in 1..=DRAW_ROUNDS_MAX {
+        let bits = random();
+        let draws = (0..DRAWS).map(|index| (bits >> (index * DRAW_BITS)) as usize);
+        // SAFETY: the caller gives a segment, which has that many buckets and valid chains.
+        unsafe {
+            let head = |bits: usize| child.pointer().add(bits % BUCKETS);
+            draws.clone().for_each(|bits| bucket::prefetch(head(bits)));
+            let mut drawn =
+                draws.filter_map(|bits| bucket::nth(head(bits), bits / BUCKETS % RANKS));
+            if let Some(entry) = drawn.next() {
+                work::nodes(round * DRAWS as usize);
+                return Some(entry);
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe { nth(child, random() as usize % child.count()) }
+}
+
+/// The entry of this rank in a segment.
+unsafe fn nth(child: Child, rank: usize) -> Option<RawEntry> {
+    let (mut left, mut found) = (rank, None);
+    work::nodes(BUCKETS);
+    for index in 0..BUCKETS {
+        // SAFETY: the caller gives a segment of valid chains.
+        unsafe {
+            bucket::for_each(child.pointer().add(index), |location| {
+                if left == 0 && found.is_none() {
+                    found = Some(location.entry());
+                }
+                left = left.saturating_sub(1);
+            });
+        }
+        if found.is_some() {
+            break;
+        }
+    }
+    found
 }

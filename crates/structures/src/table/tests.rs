@@ -95,7 +95,7 @@ fn grows_and_shrinks_to_one_segment() {
 }
 
 /// Keys whose prefixes share their first 16 bits make the directory deep: the windows of the tags
-/// move at depth 11 and 21, where splits and merges hash the keys again.
+/// move at depths from 10 and from 20 on, where splits and merges hash the keys again.
 #[test]
 fn deep_segments_move_their_tags() {
     let deep: Vec<u64> = (0..12_000_000)

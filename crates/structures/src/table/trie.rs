@@ -21,8 +21,9 @@
 //! The minimum of a node's deadlines is not below the deadline of the word that leads to it.
 //!
 //! Tags: a slot has 16 bits of the prefix, from a window that moves down as the segments get
-//! deeper, so that enough bits remain that the directory has not used up. A split or merge across
-//! a window's edge takes the tags anew from the keys.
+//! deeper, so that at least 4 bits remain that the directory has not used up. A split or merge
+//! across a window's edge takes the tags anew from the keys. The edge is not at the same depth for
+//! all buckets, so that this reads the keys of only a quarter of the segment each time.
 //!
 //! Paper: R. Fagin et al., Extendible Hashing, ACM TODS 4(3), 1979.
 
@@ -40,6 +41,10 @@ const NODE_BITS_MAX: u32 = 6;
 const NODE_BITS_MIN: u32 = 2;
 /// The root and the nodes above a segment of the greatest depth.
 const STEPS_MAX: usize = 1 + (DEPTH_MAX / NODE_BITS_MAX) as usize;
+/// Depth up to which all buckets have the first tag window, and how many depths later all have left
+/// it.
+const WINDOW_EDGE: u32 = 9;
+const WINDOW_STEPS: u32 = 4;
 const PREFIX_SHIFT: u32 = 22;
 const PREFIX_BITS: u32 = 32;
 
@@ -62,18 +67,24 @@ pub(super) fn bucket_of(hash: u64) -> usize {
     hash as usize % BUCKETS
 }
 
-/// How far the tag window of segments of this depth is from the prefix's low end.
-pub(super) fn window(depth: u32) -> u32 {
-    match depth {
-        0..=10 => 16,
-        11..=20 => 5,
-        _ => 0,
+/// How far the tag window of a bucket, in segments of this depth, is from the prefix's low end.
+/// The window of a depth has the bit by which a segment of that depth splits: 31 - depth.
+#[inline]
+pub(super) fn window(depth: u32, bucket: usize) -> u32 {
+    let edge = WINDOW_EDGE + bucket as u32 % WINDOW_STEPS;
+    if depth <= edge {
+        16
+    } else if depth <= edge + 10 {
+        6
+    } else {
+        0
     }
 }
 
-/// The tag of a prefix in segments of this depth.
-pub(super) fn tag_of(prefix: u32, depth: u32) -> u16 {
-    (prefix >> window(depth)) as u16
+/// The tag of a prefix in this bucket of segments of this depth.
+#[inline]
+pub(super) fn tag_of(prefix: u32, depth: u32, bucket: usize) -> u16 {
+    (prefix >> window(depth, bucket)) as u16
 }
 
 /// Prefixes that share `depth` bits: how many.
@@ -394,10 +405,9 @@ impl Directory {
         step
     }
 
-    /// The buddy of the segment at the end of `path`: the low and the high one of the two, each
-    /// with its deadline. None if the other half of the prefix is more than a segment.
-    pub(super) fn buddies(&self, path: &Path) -> Option<(Part, Part)> {
-        let step = path.last();
+    /// The low and the high one of the segment at a place of [`Directory::locate`] and its buddy,
+    /// each with its deadline. None if the other half of the prefix is more than a segment.
+    pub(super) fn buddies(&self, step: Step) -> Option<(Part, Part)> {
         let child = self.child(step, step.index);
         let (depth, run) = (child.depth(), step.run(child.depth()));
         if depth <= step.base {
@@ -488,11 +498,18 @@ impl Directory {
 
     /// Makes the deadlines on the way to `prefix` no later than `deadline`.
     pub(super) fn lower_deadline(&mut self, prefix: u32, deadline: i64) {
-        let (path, _) = self.path(prefix);
-        for step in &path.steps[..path.length] {
-            if deadline < self.deadline(*step, step.index) {
-                self.set_deadline_at(*step, step.index, deadline);
-            }
+        let (mut step, mut child) = (Step::ROOT, Child(self.root[0]));
+        while child.is_node() {
+            self.lower_deadline_at(step, deadline);
+            (step, child) = self.descend(step, child, prefix);
+        }
+        let (step, _) = self.first(step, child);
+        self.lower_deadline_at(step, deadline);
+    }
+
+    fn lower_deadline_at(&mut self, step: Step, deadline: i64) {
+        if deadline < self.deadline(step, step.index) {
+            self.set_deadline_at(step, step.index, deadline);
         }
     }
 

@@ -261,6 +261,11 @@ impl<O: Word> OwnedEntry<O> {
         self.as_ref().access()
     }
 
+    /// Bytes of the entry itself: its size class.
+    pub fn allocated_bytes(&self) -> usize {
+        self.as_ref().allocated_bytes()
+    }
+
     /// Sets the 24 bits that LRU or LFU keep of the last access.
     pub fn set_access(&mut self, access: u32) {
         // SAFETY: the entry is borrowed mutably.
