@@ -16,23 +16,24 @@
 //! This is extendible hashing with a trie for directory, so that nothing is ever doubled: a segment
 //! that is full is parted by the next bit of the prefix, a segment and its buddy that have become
 //! small are merged, and a node that is left with one segment is replaced by it. Every part is
-//! reference-counted and held by one pointer of each version that contains it: cloning a table is one
-//! counter, and a change copies what it meets on its path that has other owners.
-//! (Fagin et al., *Extendible hashing*, 1979; the bytes are drawn in `members/part.rs`,
-//! `members/segment.rs` and `members/entry.rs`.)
+//! reference-counted and held by one pointer of each version that contains it: cloning a table is
+//! one counter, and a change copies what it meets on its path that has other owners. (Fagin et al.,
+//! *Extendible hashing*, 1979; the bytes are drawn in `members/part.rs`, `members/segment.rs` and
+//! `members/entry.rs`.)
 //!
-//! Invariants: a member is in the segment that its prefix leads to; `length`, `bytes` and `parts` of
-//! the root are sums over what it reaches; the rest is beside the drawings.
+//! Invariants: a member is in the segment that its prefix leads to; `length`, `bytes` and `parts`
+//! of the root are sums over what it reaches; the rest is beside the drawings.
 //!
-//! Costs: 19-22 bytes per member of 12 (5 for slot and length, the slack of size classes, under
-//! 1 for the directory). Lookup: two or three nodes, which are few and cached, then two or three lines
-//! of one segment. Insertion: at most one split, of one segment, 4096 bytes read and 4 KiB and a bit
-//! written. First change after a clone: the root, each node of the path (at most 64 counters
-//! each), one segment. No allocation is above 4096 bytes, but for one member longer than 512 bytes.
+//! Costs: 19-22 bytes per member of 12 (5 for slot and length, the slack of size classes, under 1
+//! for the directory). Lookup: two or three nodes, which are few and cached, then two or three
+//! lines of one segment. Insertion: at most one split, of one segment, 4096 bytes read and 4 KiB
+//! and a bit written. First change after a clone: the root, each node of the path (at most 64
+//! counters each), one segment. No allocation is above 4096 bytes, but for one member longer than
+//! 512 bytes.
 //!
-//! The hash is [`crate::hash::hash`] of the member, computed by the caller, who often has it. Splits
-//! and merges compute it again for the members of one segment (1 us), instead of storing 4 more bytes
-//! with each.
+//! The hash is [`crate::hash::hash`] of the member, computed by the caller, who often has it.
+//! Splits and merges compute it again for the members of one segment (1 us), instead of storing 4
+//! more bytes with each.
 
 mod edit;
 mod entry;
@@ -52,6 +53,7 @@ use self::segment::Place;
 #[cfg(any(test, fuzzing))]
 pub use self::tests::drive;
 pub use self::walk::{Remains, Walk};
+use crate::packed::Packed;
 use crate::packed::block::{Block, Head, size_class};
 use crate::work;
 
@@ -182,7 +184,21 @@ impl<S: Shape> Members<S> {
             assert!(S::SEGMENT_BYTES_MAX <= segment::SEGMENT_BYTES_LIMIT);
             assert!(S::SEGMENT_BYTES_MAX == size_class(S::SEGMENT_BYTES_MAX));
         }
-        let top = segment::new_segment();
+        Self::with_top(segment::new_segment())
+    }
+
+    /// A set of the members of a packed one, for when that is full.
+    pub fn from_packed(packed: &Packed) -> Self {
+        // One segment holds all as a rule, if its size is right at once.
+        let mut members =
+            Self::with_top(segment::new_segment_for(packed.len(), packed.data_bytes()));
+        for member in packed {
+            members.insert(S::hash(member), member);
+        }
+        members
+    }
+
+    fn with_top(top: Part) -> Self {
         let mut sizes = Sizes { bytes: ROOT_BYTES as u64, parts: 1 };
         sizes.add(top.head().size.into());
         Self { root: Block::new(Root { length: 0, sizes, top }), shape: PhantomData }
@@ -222,8 +238,8 @@ impl<S: Shape> Members<S> {
 
     /// Adds a member; false when it was present.
     ///
-    /// A member longer than [`MEMBER_INLINE_MAX`] is copied to an allocation of its own first; when it
-    /// may be long, make that before, and call [`Members::insert_large`].
+    /// A member longer than [`MEMBER_INLINE_MAX`] is copied to an allocation of its own first; when
+    /// it may be long, make that before, and call [`Members::insert_large`].
     pub fn insert(&mut self, hash: u64, member: &[u8]) -> bool {
         let Place::Absent(index) = self.find(hash, member) else { return false };
         if member.len() > MEMBER_INLINE_MAX {

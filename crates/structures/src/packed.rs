@@ -18,16 +18,16 @@
 //!
 //! Two faces look at the same block. As a *list* it is an order of entries with cheap ends; as a
 //! *set* it is searched by one fingerprint byte per entry (58 ns at 128 entries, where comparing
-//! every entry takes 228). The entry `i` begins at `head` plus the sum of the lengths before it: the
-//! columns are contiguous, so that both the sum and the search run over whole vectors.
+//! every entry takes 228). The entry `i` begins at `head` plus the sum of the lengths before it:
+//! the columns are contiguous, so that both the sum and the search run over whole vectors.
 //!
 //! Invariants: `count * column width <= head <= tail <= size - 16`; the lengths sum to
 //! `tail - head`; a block has a fingerprint column if it is a set and not empty.
 //!
 //! Costs: one word, no allocation when empty, 16 bytes of header, 1 byte per list entry and 2 per
-//! set entry (3 when wide); clone is O(1), and the first change after it copies the block
-//! (at most 4 KiB). Every operation moves at most 4 KiB and allocates at most one block (a removal of
-//! a range: two).
+//! set entry (3 when wide); clone is O(1), and the first change after it copies the block (at most
+//! 4 KiB). Every operation moves at most 4 KiB and allocates at most one block (a removal of a
+//! range: two).
 //!
 //! A collection that outgrows the limits is the caller's to convert: ask [`Packed::is_full_for`]
 //! before adding.

@@ -1,8 +1,8 @@
 //! Hot path. Changing the table: descent to the segment of a member, splits, merges.
 //!
-//! Uniqueness means something only from the root down: a part below a shared one has a count of 1 and
-//! is shared all the same. So every descent here begins at a root that is unique, and makes each part
-//! unique before it goes below it.
+//! Uniqueness means something only from the root down: a part below a shared one has a count of 1
+//! and is shared all the same. So every descent here begins at a root that is unique, and makes
+//! each part unique before it goes below it.
 
 use super::entry::{LargeMember, NewMember};
 use super::part::{Part, Run};
@@ -102,8 +102,8 @@ pub(super) fn remove<S: Shape>(root: &mut Root, hash: u64, index: usize) -> Opti
     remove_below::<S>(&mut root.top, shift, hash, index, &mut root.sizes).0
 }
 
-/// Removes a member below a part. The second value is true when the part is a segment that may now be
-/// worth merging. Recursion is as deep as the trie: at most 8 levels in the standard shape.
+/// Removes a member below a part. The second value is true when the part is a segment that may now
+/// be worth merging. Recursion is as deep as the trie: at most 8 levels in the standard shape.
 fn remove_below<S: Shape>(
     part: &mut Part,
     shift: u32,
@@ -137,8 +137,8 @@ fn remove_below<S: Shape>(
 }
 
 /// Merges the segment that covers a branch with the one that covers the other half of twice as many
-/// branches, when both together are small: at most half of what a segment may have, so that the next
-/// insertions do not part them again.
+/// branches, when both together are small: at most half of what a segment may have, so that the
+/// next insertions do not part them again.
 fn merge_with_buddy<S: Shape>(node: &mut Part, branch: u32, sizes: &mut Sizes) -> bool {
     let run = node.run(branch, branches::<S>());
     if run.length == branches::<S>() {

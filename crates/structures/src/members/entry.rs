@@ -7,9 +7,9 @@
 //! 255            8 bytes owner of a large member, 8 bytes hash of it
 //! ```
 //!
-//! A large member lies outside, in a reference-counted block, because a copy-on-write of its segment
-//! must copy at most 4 KiB. Its hash lies inside, so that splitting a segment and refusing a wrong
-//! candidate never touch the block.
+//! A large member lies outside, in a reference-counted block, because a copy-on-write of its
+//! segment must copy at most 4 KiB. Its hash lies inside, so that splitting a segment and refusing
+//! a wrong candidate never touch the block.
 
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
@@ -126,8 +126,8 @@ pub(super) struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// # Safety
-    /// `bytes` begins with an entry that [`NewMember::write`] wrote, and that is still counted as an
-    /// owner of its large member, or with a copy of one made by [`Entry::copy_to`].
+    /// `bytes` begins with an entry that [`NewMember::write`] wrote, and that is still counted as
+    /// an owner of its large member, or with a copy of one made by [`Entry::copy_to`].
     #[inline]
     pub(super) unsafe fn new(bytes: &'a [u8]) -> Self {
         Self { bytes }

@@ -10,10 +10,11 @@
 //!        24  8 * count      kids: owners of segments or nodes
 //! ```
 //!
-//! The kid of branch `i` is the last one that begins at or before `i`: its index is the number of set
-//! bits up to `i`, less one. So a segment whose members agree in fewer bits than a branch tells covers
-//! a run of branches, and is still held by exactly *one* pointer. (With one pointer per branch, as in
-//! textbook extendible hashing, its counter would never be 1 and it could never change in place.)
+//! The kid of branch `i` is the last one that begins at or before `i`: its index is the number of
+//! set bits up to `i`, less one. So a segment whose members agree in fewer bits than a branch tells
+//! covers a run of branches, and is still held by exactly *one* pointer. (With one pointer per
+//! branch, as in textbook extendible hashing, its counter would never be 1 and it could never
+//! change in place.)
 //!
 //! Invariants: runs are aligned powers of two; a node covers one branch of its parent; a node
 //! has at least two kids.

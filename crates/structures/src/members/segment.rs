@@ -9,17 +9,19 @@
 //! 18  2  garbage     bytes of removed entries among them
 //! 20  2  outside     entries whose member lies outside
 //! 22  2  kind        segment
-//! 24  4 * count      slots, ascending: low 16 bits of the hash << 16 | distance of the entry's first
-//!                    byte from the end of the block
+//! 24  4 * count      slots, ascending: low 16 bits of the hash << 16 | distance of the first byte
+//!                    of the entry from the end of the block
 //! ..  ..             gap
 //! ..  heap           entries (see entry.rs), the newest first
 //! ```
 //!
 //! The slots are sorted by 16 bits of the hash, so there is no load factor, no overflow and no
-//! tombstone: a lookup guesses the place from the bits and looks around. Insertion moves 4 bytes per later slot, at most 1.5 KiB. Distances are counted
-//! from the end, so that a copy to a larger block changes no slot.
+//! tombstone: a lookup guesses the place from the bits and looks around. Insertion moves 4 bytes
+//! per later slot, at most 1.5 KiB. Distances are counted from the end, so that a copy to a larger
+//! block changes no slot.
 //!
-//! Space: 4 bytes of slot and 1 of length per member, 24 per segment, and what the size class leaves.
+//! Space: 4 bytes of slot and 1 of length per member, 24 per segment, and what the size class
+//! leaves.
 
 use super::Shape;
 use super::entry::{Entry, LargeMember, NewMember};
@@ -39,8 +41,8 @@ pub(super) const SEGMENT_BYTES_LIMIT: usize = 4096;
 /// What a large member counts beside its entry, so that a segment has at most about 30 of them: a
 /// copy of the segment has to count one more owner of each, with a cache miss.
 const OUTSIDE_CHARGE: usize = 112;
-/// Largest segment of members that agree in all bits that could part them. A hash with a secret seed
-/// never fills one.
+/// Largest segment of members that agree in all bits that could part them. A hash with a secret
+/// seed never fills one.
 const UNSPLITTABLE_BYTES_MAX: usize = 57_344;
 
 /// The 16 hash bits that order a segment.
@@ -65,6 +67,12 @@ pub(super) enum Fit {
 /// An empty segment of the smallest size.
 pub(super) fn new_segment() -> Part {
     with_size(SEGMENT_BYTES_MIN)
+}
+
+/// An empty segment with room for `count` members of `bytes` in all, as far as one may have it.
+pub(super) fn new_segment_for(count: usize, bytes: usize) -> Part {
+    let needed = PART_OVERHEAD + count * (SLOT_BYTES + 1) + bytes;
+    with_size(size_class(needed.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_LIMIT)))
 }
 
 fn with_size(size: usize) -> Part {
@@ -101,8 +109,9 @@ pub(super) fn entry(segment: &Part, index: usize) -> Entry<'_> {
 
 /// Index of the first slot whose position is `position` or more.
 ///
-/// Positions are evenly spread, so the place is guessed from the position, and all slots of a window
-/// around the guess are compared, without branches: a wrong prediction costs more than 32 comparisons.
+/// Positions are evenly spread, so the place is guessed from the position, and all slots of a
+/// window around the guess are compared, without branches: a wrong prediction costs more than 32
+/// comparisons.
 #[inline]
 pub(super) fn lower_bound(slots: &[u32], position: u32) -> usize {
     let key = position << 16;
@@ -135,8 +144,8 @@ pub(super) fn find(segment: &Part, hash: u64, member: &[u8]) -> Place {
     Place::Absent(index)
 }
 
-/// Inserts an absent member at the slot `index` that [`find`] told. When `can_split`, a segment that
-/// is full says so and stays as it is.
+/// Inserts an absent member at the slot `index` that [`find`] told. When `can_split`, a segment
+/// that is full says so and stays as it is.
 pub(super) fn insert<S: Shape>(
     segment: &mut Part,
     index: usize,

@@ -1,5 +1,5 @@
-//! Random operations on a member table beside std's `HashSet`, with live snapshots, walks and scans.
-//! The operations come from bytes, so that a fuzzer can write them too.
+//! Random operations on a member table beside std's `HashSet`, with live snapshots, walks and
+//! scans. The operations come from bytes, so that a fuzzer can write them too.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -269,6 +269,7 @@ fn drive_shape<S: Shape>(ops: &[u8]) {
 mod unit {
     use super::super::Standard;
     use super::*;
+    use crate::packed::Packed;
 
     /// The next pseudo-random number (splitmix64).
     fn random(state: &mut u64) -> u64 {
@@ -293,8 +294,8 @@ mod unit {
         }
     }
 
-    /// Between any two steps of a scan, a burst of changes lets the table grow to thousands of members
-    /// or shrink to none, so that splits and merges happen under the cursor.
+    /// Between any two steps of a scan, a burst of changes lets the table grow to thousands of
+    /// members or shrink to none, so that splits and merges happen under the cursor.
     #[test]
     fn scan_sees_each_member_once_across_splits_and_merges() {
         scan_across_bursts::<Tiny>(rounds() * 12, 3000);
@@ -400,6 +401,47 @@ mod unit {
             }
         });
         assert_eq!(size_of::<Members>(), 8);
+    }
+
+    #[test]
+    fn samples_are_even() {
+        const MEMBERS: u64 = 1000;
+        const DRAWS: u64 = 200_000;
+        let mut members = Members::<Tiny>::with_shape();
+        assert_eq!(members.sample(|| 1), None);
+        for index in 0..MEMBERS {
+            let bytes = index.to_le_bytes();
+            members.insert(Tiny::hash(&bytes), &bytes);
+        }
+        let mut state = 1;
+        let mut drawn = vec![0u64; MEMBERS as usize];
+        for _ in 0..DRAWS {
+            let member = members.sample(|| random(&mut state)).expect("not empty");
+            drawn[u64::from_le_bytes(member.try_into().expect("8 bytes")) as usize] += 1;
+        }
+        let expected = (DRAWS / MEMBERS) as f64;
+        let squares: f64 = drawn.iter().map(|&n| (n as f64 - expected).powi(2)).sum();
+        let spread = squares / expected / MEMBERS as f64;
+        assert!((0.8..1.2).contains(&spread), "chi-square {spread} per degree of freedom");
+        // The last member is found by whatever numbers.
+        for index in 1..MEMBERS {
+            let bytes = index.to_le_bytes();
+            members.remove(Tiny::hash(&bytes), &bytes);
+        }
+        assert_eq!(members.sample(|| u64::MAX), Some(&0u64.to_le_bytes()[..]));
+    }
+
+    #[test]
+    fn a_full_packed_set_becomes_a_table() {
+        let mut packed = Packed::new();
+        for index in 0..128u32 {
+            let bytes = format!("member {index}").into_bytes();
+            packed.insert(crate::hash::hash(&bytes), &bytes);
+        }
+        let members = Members::<Standard>::from_packed(&packed);
+        members.check_invariants();
+        assert_eq!((members.len(), members.weight()), (128, 2));
+        assert!(packed.iter().all(|member| members.contains(crate::hash::hash(member), member)));
     }
 
     #[test]

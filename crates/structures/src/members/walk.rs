@@ -1,12 +1,13 @@
 //! Hot path. Going through a table: cursors, walks over snapshots, taking a table apart.
 //!
-//! **Cursor** (SCAN): bits 48..52 the scan group, the top 4 bits of the position, and bits 0..48 the directory
-//! prefix. A call returns the members of one group in one segment, about ten, and then goes on to
-//! the prefix where the segment ends; after the last segment comes the next group. The group is
-//! above the prefix in this order, because segments change between calls: a split must not make
-//! a cursor in the middle of a segment ambiguous, and it does not, as both halves have the same
-//! groups. After a merge the cursor may point into the middle of a segment; members with a lower prefix
-//! were returned before and are left out. So a member that stays is returned exactly once.
+//! **Cursor** (SCAN): bits 48..52 the scan group, the top 4 bits of the position, and bits 0..48
+//! the directory prefix. A call returns the members of one group in one segment, about ten, and
+//! then goes on to the prefix where the segment ends; after the last segment comes the next group.
+//! The group is above the prefix in this order, because segments change between calls: a split must
+//! not make a cursor in the middle of a segment ambiguous, and it does not, as both halves have the
+//! same groups. After a merge the cursor may point into the middle of a segment; members with a
+//! lower prefix were returned before and are left out. So a member that stays is returned exactly
+//! once.
 //!
 //! **Walk**: holds a version of the table and the place reached; each batch goes down from the root
 //! again, so no part is held or counted.
@@ -21,6 +22,8 @@ use crate::work;
 /// Bits of the position that make the scan group.
 const GROUP_BITS: u32 = 4;
 const GROUPS: u64 = 1 << GROUP_BITS;
+/// Tries of a random choice. One in two to eight succeeds, so that all fail is next to impossible.
+const SAMPLE_TRIES: usize = 128;
 /// Bits of a cursor below the group: the directory prefix.
 const PREFIX_BITS: u32 = HASH_BITS - POSITION_BITS;
 
@@ -53,8 +56,9 @@ impl<S: Shape> Members<S> {
         located
     }
 
-    /// One step of a scan: calls `f` for about ten members (seldom none) and returns the cursor to go
-    /// on with, never 0; `None` after the last step. Begin with cursor 0. Any number is accepted.
+    /// One step of a scan: calls `f` for about ten members (seldom none) and returns the cursor to
+    /// go on with, never 0; `None` after the last step. Begin with cursor 0. Any number is
+    /// accepted.
     ///
     /// Over all steps, a member that is present from the first to the last is seen exactly once,
     /// whatever is added and removed between steps; others at most once, unless removed and added.
@@ -76,6 +80,49 @@ impl<S: Shape> Members<S> {
             Some(end) => Some(group << PREFIX_BITS | end >> POSITION_BITS),
             None if group + 1 < GROUPS => Some((group + 1) << PREFIX_BITS),
             None => None,
+        }
+    }
+
+    /// A member chosen at random, each with the same probability; `None` when there is none.
+    /// `random` returns uniform numbers; two are used per try, of which there are 2 to 8 as a rule.
+    pub fn sample(&self, mut random: impl FnMut() -> u64) -> Option<&[u8]> {
+        if self.is_empty() {
+            return None;
+        }
+        let factor = self.sample_factor();
+        let mut located = self.locate(random());
+        for _ in 0..SAMPLE_TRIES {
+            // A segment is met in proportion to its hashes. With one index of as many as it would
+            // have if members were spread evenly, times the factor, each member is hit equally
+            // often.
+            let hashes = match located.end {
+                Some(end) => u128::from(end - located.start),
+                None => (1 << HASH_BITS) - u128::from(located.start),
+            };
+            let even = u128::from(self.len()) * hashes * factor;
+            // A fixed-point product: `even` has 64 bits of fraction, of which 16 are kept.
+            let index =
+                ((even >> PREFIX_BITS) * u128::from(random())) >> (HASH_BITS + POSITION_BITS);
+            if index < located.segment.slots().len() as u128 {
+                return Some(segment::entry(located.segment, index as usize).member());
+            }
+            located = self.locate(random());
+        }
+        // So unlucky that nobody will miss the even spread: the next member there is.
+        while located.segment.slots().is_empty() {
+            located = self.locate(located.end.unwrap_or(0));
+        }
+        Some(segment::entry(located.segment, 0).member())
+    }
+
+    /// By how much the fullest segment may exceed the even spread. The fewer members a segment
+    /// has, the more uneven they are; the factor is also the mean number of tries of
+    /// [`Members::sample`].
+    fn sample_factor(&self) -> u128 {
+        match self.len() / self.weight() {
+            64.. => 2,
+            8..64 => 4,
+            _ => 8,
         }
     }
 
@@ -151,8 +198,8 @@ pub struct Remains {
 }
 
 impl Remains {
-    /// Frees up to `budget` parts, or passes over them if another version has them. True when nothing
-    /// is left.
+    /// Frees up to `budget` parts, or passes over them if another version has them. True when
+    /// nothing is left.
     pub fn drop_step(&mut self, budget: usize) -> bool {
         for _ in 0..budget {
             let Some(part) = self.parts.pop() else { return true };

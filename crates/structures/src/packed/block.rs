@@ -7,8 +7,8 @@
 //! ```
 //!
 //! What `triomphe::Arc` is for one type, this is for blocks whose length is not in the type and not
-//! in the pointer: an owner is one word, and the size of the *whole* allocation is chosen, so that it
-//! is a size class of the allocator and nothing is lost to rounding.
+//! in the pointer: an owner is one word, and the size of the *whole* allocation is chosen, so that
+//! it is a size class of the allocator and nothing is lost to rounding.
 //!
 //! Invariants: the bytes and the head change only through an owner that is alone
 //! ([`Block::is_unique`]); the size in the head never changes after creation.

@@ -1,8 +1,9 @@
 //! Hot path. Opening and closing room for entries in a packed blob.
 //!
-//! Both ends of the data have a gap, so a push at either end moves only the columns. When the gap in
-//! question is used up but the block still has room, the data slides; else a block one or two size
-//! classes larger is taken. A block of which more than half is unused is replaced by a smaller one.
+//! Both ends of the data have a gap, so a push at either end moves only the columns. When the gap
+//! in question is used up but the block still has room, the data slides; else a block one or two
+//! size classes larger is taken. A block of which more than half is unused is replaced by a smaller
+//! one.
 
 use std::ops::Range;
 
@@ -177,8 +178,8 @@ fn write_length(head: &PackedHead, bytes: &mut [u8], index: usize, length: usize
     }
 }
 
-/// Opens `length` bytes of data at offset `at`, and leaves room for one more column entry. The block
-/// is known to have the room.
+/// Opens `length` bytes of data at offset `at`, and leaves room for one more column entry. The
+/// block is known to have the room.
 fn open_data(head: &mut PackedHead, bytes: &mut [u8], at: usize, length: usize, edge: Edge) {
     let columns = (head.count() + 1) * head.column_width();
     let data = head.data();
