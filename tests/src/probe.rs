@@ -28,13 +28,15 @@ impl Probe {
         let stopped = Arc::clone(&stop);
         let worker = thread::spawn(move || {
             let mut longest = Duration::ZERO;
-            while !stopped.load(Ordering::Relaxed) {
+            loop {
                 let start = Instant::now();
                 client.line("GET probe");
                 longest = longest.max(start.elapsed());
+                if stopped.load(Ordering::Relaxed) {
+                    return longest;
+                }
                 thread::sleep(PAUSE);
             }
-            longest
         });
         Probe { stop, worker }
     }
