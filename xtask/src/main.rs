@@ -5,6 +5,7 @@ mod fuzz;
 mod nightly;
 mod report;
 mod setup;
+mod shuttle;
 mod step;
 mod test;
 mod tidy;

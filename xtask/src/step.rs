@@ -23,6 +23,8 @@ pub(crate) struct Step {
     command: Command,
     /// Fails when fewer tests than this ran.
     tests_min: usize,
+    /// What it means when no test fails, for a command whose tests must fail.
+    must_fail: Option<String>,
 }
 
 impl Step {
@@ -35,12 +37,18 @@ impl Step {
     pub(crate) fn program(name: &str, program: &str) -> Step {
         let mut command = Command::new(program);
         command.current_dir(workspace::root()).stdin(Stdio::null());
-        Step { name: name.to_owned(), command, tests_min: 0 }
+        Step { name: name.to_owned(), command, tests_min: 0, must_fail: None }
     }
 
     /// More arguments, separated by blanks.
     pub(crate) fn words(mut self, arguments: &str) -> Step {
         self.command.args(arguments.split_whitespace());
+        self
+    }
+
+    /// One more argument, which may have blanks.
+    pub(crate) fn argument(mut self, argument: &str) -> Step {
+        self.command.arg(argument);
         self
     }
 
@@ -53,6 +61,12 @@ impl Step {
     /// Fails when fewer tests than this ran: a filter that matches nothing is a mistake.
     pub(crate) fn at_least(mut self, tests: usize) -> Step {
         self.tests_min = tests;
+        self
+    }
+
+    /// Passes only when a test fails; `otherwise` says what it means when none does.
+    pub(crate) fn must_fail(mut self, otherwise: &str) -> Step {
+        self.must_fail = Some(otherwise.to_owned());
         self
     }
 
@@ -74,6 +88,11 @@ impl Step {
 
     /// A command that runs no tests counts one; a failure that no test explains counts one.
     fn judge(&self, success: bool, mut outcome: Outcome) -> Outcome {
+        if let Some(otherwise) = &self.must_fail {
+            let noticed = outcome.failed > 0;
+            let notes = if noticed { Vec::new() } else { vec![otherwise.clone()] };
+            return Outcome { passed: noticed.into(), failed: (!noticed).into(), notes };
+        }
         let tests = outcome.passed + outcome.failed;
         if tests < self.tests_min {
             outcome.notes.push(format!("{tests} tests ran, {} expected", self.tests_min));
@@ -168,5 +187,14 @@ mod tests {
         assert_eq!(step.judge(true, Outcome::default()).passed, 1);
         assert_eq!(step.judge(false, Outcome::default()).failed, 1);
         assert_eq!(step.at_least(1).judge(true, Outcome::default()).failed, 1);
+    }
+
+    #[test]
+    fn a_part_that_must_fail_needs_a_failing_test() {
+        let step = || Step::cargo("x", "").must_fail("not noticed");
+        let noticed = Outcome { passed: 3, failed: 1, notes: Vec::new() };
+        assert_eq!(step().judge(false, noticed).passed, 1);
+        // What does not compile has noticed nothing.
+        assert_eq!(step().judge(false, Outcome::default()).failed, 1);
     }
 }

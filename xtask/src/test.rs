@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::report::{Outcome, Report, say};
 use crate::step::Step;
-use crate::{fuzz, setup, tidy, workspace};
+use crate::{fuzz, setup, shuttle, tidy, workspace};
 
 /// A part of the run: its name and what it does.
 pub(crate) type Part = (&'static str, fn(&mut Report));
@@ -17,7 +17,7 @@ const PARTS: &[Part] = &[
     ("tidy", tidy),
     ("lint", lint),
     ("unit", unit),
-    ("shuttle", shuttle),
+    ("shuttle", shuttle::run),
     ("fuzz", fuzz::small),
     ("build", build),
     ("black-box", black_box),
@@ -80,33 +80,6 @@ pub(crate) fn tidy(report: &mut Report) {
 
 fn unit(report: &mut Report) {
     Step::cargo("unit", "test --workspace --exclude tests --no-fail-fast").at_least(1).run(report);
-}
-
-/// The models of the engine's concurrency: they hold, and each notices the bug planted for it.
-///
-/// A model is `crates/engine/tests/shuttle_NAME.rs`. Under `--cfg shuttle` all its tests pass.
-/// Under `--cfg planted_bug` too, the engine has a bug per model, and the tests whose names begin
-/// with `planted_`, which exist only then and are `#[should_panic]`, show that the model sees it.
-fn shuttle(report: &mut Report) {
-    let folder = workspace::root().join("crates/engine/tests");
-    let models = std::fs::read_dir(folder).map_or(0, |entries| {
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names.filter(|name| name.starts_with("shuttle") && name.ends_with(".rs")).count()
-    });
-    if models == 0 {
-        return;
-    }
-    let target = workspace::target();
-    Step::cargo("shuttle", "test -p engine --no-fail-fast --test shuttle*")
-        .env("RUSTFLAGS", "--cfg shuttle")
-        .env("CARGO_TARGET_DIR", target.join("shuttle"))
-        .at_least(models)
-        .run(report);
-    Step::cargo("shuttle-planted", "test -p engine --no-fail-fast --test shuttle* planted_")
-        .env("RUSTFLAGS", "--cfg shuttle --cfg planted_bug")
-        .env("CARGO_TARGET_DIR", target.join("shuttle-planted"))
-        .at_least(models)
-        .run(report);
 }
 
 fn build(report: &mut Report) {
