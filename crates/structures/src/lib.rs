@@ -6,9 +6,10 @@
 
 pub mod big_string;
 pub mod hash;
-pub mod members;
-pub mod packed;
 pub mod list;
-pub mod tree;
+pub mod members;
+pub mod object;
+pub mod packed;
 pub mod table;
+pub mod tree;
 pub mod work;

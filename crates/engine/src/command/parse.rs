@@ -1,0 +1,77 @@
+//! Numbers and options in arguments, as strictly as Redis reads them.
+
+use crate::errors::{self, Result};
+
+/// The integer that a text stands for, if it is written exactly as Redis would write it: no sign
+/// `+`, no leading zeros, no spaces, within 64 bits.
+#[inline]
+pub fn canonical_integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    match digits {
+        [] => return None,
+        [b'0'] => return (!negative).then_some(0),
+        [b'0', ..] => return None,
+        _ if digits.len() > 19 => return None,
+        _ => {}
+    }
+    let mut value: u64 = 0;
+    for &digit in digits {
+        let digit = digit.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        // 19 digits stay below 10^19, which fits into 64 bits.
+        value = value * 10 + u64::from(digit);
+    }
+    if negative {
+        (value <= 1 << 63).then(|| (value as i64).wrapping_neg())
+    } else {
+        i64::try_from(value).ok()
+    }
+}
+
+/// An integer argument.
+///
+/// # Errors
+/// The text is not an integer, or does not fit into 64 bits.
+#[inline]
+pub fn integer(text: &[u8]) -> Result<i64> {
+    canonical_integer(text).ok_or(errors::NOT_AN_INTEGER)
+}
+
+/// Whether an argument is this option, in any case.
+#[inline]
+pub fn is(text: &[u8], option: &str) -> bool {
+    text.eq_ignore_ascii_case(option.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_canonical_integers_are_integers() {
+        for good in [0, 1, -1, 10, i64::MAX, i64::MIN, 1_000_000_000_000_000_000] {
+            assert_eq!(canonical_integer(good.to_string().as_bytes()), Some(good));
+        }
+        for bad in [
+            "",
+            "-",
+            "-0",
+            "+1",
+            "01",
+            "1 ",
+            " 1",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "99999999999999999999",
+            "1a",
+            "0x1",
+        ] {
+            assert_eq!(canonical_integer(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

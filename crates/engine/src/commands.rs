@@ -1,0 +1,140 @@
+//! The command table: every family's rows, sorted at compile time.
+//!
+//! A family is listed in [`FAMILIES`]; a family that is not, a handler without a row and a name that
+//! occurs twice do not build.
+
+mod connection;
+mod databases;
+mod introspection;
+mod keys;
+mod lists;
+mod scan;
+mod server;
+mod sets;
+mod strings;
+mod strings_large;
+mod transactions;
+
+use std::sync::LazyLock;
+
+use crate::command::{Arity, Command, Flags};
+
+const FAMILIES: &[&[Command]] = &[
+    strings::COMMANDS,
+    lists::COMMANDS,
+    sets::COMMANDS,
+    keys::COMMANDS,
+    scan::COMMANDS,
+    databases::COMMANDS,
+    transactions::COMMANDS,
+    connection::COMMANDS,
+    introspection::COMMANDS,
+    server::COMMANDS,
+];
+
+/// Number of commands.
+pub const COUNT: usize = {
+    let (mut count, mut family) = (0, 0);
+    while family < FAMILIES.len() {
+        count += FAMILIES[family].len();
+        family += 1;
+    }
+    count
+};
+
+/// All commands in the order of their names.
+pub static TABLE: [Command; COUNT] = sorted();
+
+const fn sorted() -> [Command; COUNT] {
+    let mut table = [FAMILIES[0][0]; COUNT];
+    let (mut filled, mut family) = (0, 0);
+    while family < FAMILIES.len() {
+        let mut index = 0;
+        while index < FAMILIES[family].len() {
+            let command = FAMILIES[family][index];
+            let mut at = filled;
+            while at > 0 && compare(command.row.name, table[at - 1].row.name) < 0 {
+                table[at] = table[at - 1];
+                at -= 1;
+            }
+            table[at] = command;
+            assert!(at == 0 || compare(command.row.name, table[at - 1].row.name) > 0, "twice");
+            filled += 1;
+            index += 1;
+        }
+        family += 1;
+    }
+    table
+}
+
+const fn compare(left: &str, right: &str) -> i32 {
+    let (left, right) = (left.as_bytes(), right.as_bytes());
+    let mut at = 0;
+    while at < left.len() && at < right.len() {
+        if left[at] != right[at] {
+            return left[at] as i32 - right[at] as i32;
+        }
+        at += 1;
+    }
+    left.len() as i32 - right.len() as i32
+}
+
+/// Slots of the name index: more than four per command, so that most probes hit at once.
+const INDEX_SLOTS: usize = 1024;
+const _: () = assert!(COUNT * 2 < INDEX_SLOTS, "the index is sparse");
+
+/// Open addressing over the lower-case name; 0 is free, else the position plus one.
+static INDEX: LazyLock<[u16; INDEX_SLOTS]> = LazyLock::new(|| {
+    let mut index = [0; INDEX_SLOTS];
+    for (position, command) in TABLE.iter().enumerate() {
+        let mut slot = slot_of(command.row.name.as_bytes());
+        while index[slot] != 0 {
+            slot = (slot + 1) % INDEX_SLOTS;
+        }
+        index[slot] = position as u16 + 1;
+    }
+    index
+});
+
+#[inline]
+fn slot_of(name: &[u8]) -> usize {
+    let mut sum = name.len() as u32;
+    for &byte in name {
+        sum = (sum.rotate_left(5) ^ u32::from(byte | 0x20)).wrapping_mul(0x9e37_79b1);
+    }
+    (sum >> 16) as usize % INDEX_SLOTS
+}
+
+/// The command of this name, in any case.
+#[inline]
+pub fn find(name: &[u8]) -> Option<&'static Command> {
+    let mut slot = slot_of(name);
+    loop {
+        let position = INDEX[slot].checked_sub(1)?;
+        let command = &TABLE[position as usize];
+        if name.eq_ignore_ascii_case(command.row.name.as_bytes()) {
+            return Some(command);
+        }
+        slot = (slot + 1) % INDEX_SLOTS;
+    }
+}
+
+/// The place of a command of [`TABLE`], by which its counters are kept.
+#[inline]
+pub fn position(command: &'static Command) -> usize {
+    let offset = std::ptr::from_ref(command).addr() - TABLE.as_ptr().addr();
+    offset / size_of::<Command>()
+}
+
+/// The arity as COMMAND shows it: negative for "at least".
+pub fn signed_arity(arity: Arity) -> i64 {
+    match arity {
+        Arity::Exactly(words) => words as i64,
+        Arity::AtLeast(words) => -(words as i64),
+    }
+}
+
+/// Whether a command is one of writes, for who counts them.
+pub fn is_write(command: &Command) -> bool {
+    command.row.flags.has(Flags::WRITE)
+}

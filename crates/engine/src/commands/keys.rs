@@ -1,0 +1,271 @@
+//! Keys of any type: DEL, TYPE, and the expiry.
+
+use crate::command::{
+    Arity, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed, parse,
+};
+use crate::errors::{self, Result};
+use crate::keyspace::hold::Wanted;
+use crate::keyspace::locks::Access;
+use crate::task::{Step, Task, TaskContext};
+use crate::types::Type;
+use resp::Args;
+
+/// Keys of DEL that fit into one hold, and that one step removes.
+const KEYS_AT_ONCE: usize = 32;
+
+const READ: Keys = Keys::First(Access::Shared);
+const WRITE: Keys = Keys::First(Access::Exclusive);
+
+/// The row of one of the commands that set an expiry.
+const fn expire_row(name: &'static str, since: &'static str, summary: &'static str) -> Row {
+    Row {
+        name,
+        arity: Arity::AtLeast(3),
+        flags: Flags::WRITE.with(Flags::FAST),
+        group: "generic",
+        keys: WRITE,
+        cost: Cost::Small(1000),
+        locks: Locks::Keys,
+        since,
+        complexity: "O(1)",
+        summary,
+    }
+}
+
+/// The row of one of the commands that ask for an expiry.
+const fn ttl_row(name: &'static str, since: &'static str, summary: &'static str) -> Row {
+    Row {
+        name,
+        arity: Arity::Exactly(2),
+        flags: Flags::READ.with(Flags::FAST),
+        group: "generic",
+        keys: READ,
+        cost: Cost::Small(500),
+        locks: Locks::Keys,
+        since,
+        complexity: "O(1)",
+        summary,
+    }
+}
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        row: Row {
+            name: "del",
+            arity: Arity::AtLeast(2),
+            flags: Flags::WRITE,
+            group: "generic",
+            keys: Keys::All { step: 1, access: Access::Exclusive },
+            cost: Cost::Stepped,
+            locks: Locks::Keys,
+            since: "1.0.0",
+            complexity: "O(N) for N keys, whatever their size",
+            summary: "Removes keys.",
+        },
+        run: Run::Wide { fits: few_keys, handler: del, task: DelTask::start },
+    },
+    Command {
+        row: Row {
+            name: "type",
+            arity: Arity::Exactly(2),
+            flags: Flags::READ.with(Flags::FAST),
+            group: "generic",
+            keys: READ,
+            cost: Cost::Small(500),
+            locks: Locks::Keys,
+            since: "1.0.0",
+            complexity: "O(1)",
+            summary: "Returns the type of a key's value.",
+        },
+        run: Run::Keyed(type_),
+    },
+    Command {
+        row: expire_row("expire", "1.0.0", "Lets a key expire after a number of seconds."),
+        run: Run::Keyed(|cx| expire(cx, 1000, Since::Now, "expire")),
+    },
+    Command {
+        row: expire_row("pexpire", "2.6.0", "Lets a key expire after a number of milliseconds."),
+        run: Run::Keyed(|cx| expire(cx, 1, Since::Now, "pexpire")),
+    },
+    Command {
+        row: expire_row("expireat", "1.2.0", "Lets a key expire at a Unix time in seconds."),
+        run: Run::Keyed(|cx| expire(cx, 1000, Since::Epoch, "expireat")),
+    },
+    Command {
+        row: expire_row("pexpireat", "2.6.0", "Lets a key expire at a Unix time in milliseconds."),
+        run: Run::Keyed(|cx| expire(cx, 1, Since::Epoch, "pexpireat")),
+    },
+    Command {
+        row: ttl_row("ttl", "1.0.0", "Returns the seconds until a key expires."),
+        run: Run::Keyed(|cx| ttl(cx, |left_ms| (left_ms + 500) / 1000)),
+    },
+    Command {
+        row: ttl_row("pttl", "2.6.0", "Returns the milliseconds until a key expires."),
+        run: Run::Keyed(|cx| ttl(cx, |left_ms| left_ms)),
+    },
+];
+
+/// What a task's hold must cover for the key at a position of the words.
+pub(super) fn wanted_key<'r>(cx: &TaskContext<'r>, index: usize, access: Access) -> Wanted<'r> {
+    Wanted { key: cx.worker.engine.keyspace.key(cx.request.args().get(index)), access }
+}
+
+fn few_keys(args: Args<'_>) -> bool {
+    args.len() - 1 <= KEYS_AT_ONCE
+}
+
+fn del(cx: &mut Context<'_, '_>) -> Outcome {
+    let mut removed = 0;
+    for wanted in cx.keys {
+        // An expired key does not count as removed; looking at it removes it with its own effect.
+        if cx.hold.read(wanted.key).is_some() && cx.hold.delete(wanted.key) {
+            cx.hold.touched(wanted.key);
+            removed += 1;
+        }
+    }
+    if removed > 0 {
+        cx.hold.verbatim(cx.args);
+    }
+    cx.reply.writer().int(removed);
+    Ok(Flow::Done)
+}
+
+/// DEL of many keys, under exclusive locks.
+struct DelTask {
+    next: usize,
+    removed: i64,
+}
+
+impl DelTask {
+    fn start(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+        Ok(Box::new(DelTask { next: 1, removed: 0 }))
+    }
+}
+
+impl Task for DelTask {
+    fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
+        let request = cx.request;
+        let args = request.args();
+        let upto = args.len().min(self.next + KEYS_AT_ONCE);
+        for index in self.next..upto {
+            let wanted = [wanted_key(cx, index, Access::Exclusive)];
+            let is_last = index + 1 == args.len();
+            let held = cx.hold(&wanted, |hold| {
+                let key = wanted[0].key;
+                if hold.read(key).is_some() && hold.delete(key) {
+                    hold.touched(key);
+                    self.removed += 1;
+                }
+                if is_last && self.removed > 0 {
+                    hold.verbatim(args);
+                }
+            });
+            debug_assert!(held.is_ok(), "the keys are locked");
+        }
+        self.next = upto;
+        if upto < args.len() {
+            return Ok(Step::Again);
+        }
+        cx.session.reply().writer().int(self.removed);
+        Ok(Step::Done)
+    }
+}
+
+fn type_(cx: &mut Context<'_, '_>) -> Outcome {
+    let name = match cx.hold.look_up(cx.keys[0].key) {
+        None => "none",
+        Some(entry) => Type::of(&entry.value()).name(),
+    };
+    cx.reply.writer().simple(name);
+    Ok(Flow::Done)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    Now,
+    Epoch,
+}
+
+/// Conditions of the EXPIRE family.
+#[derive(Default)]
+struct ExpireOptions {
+    nx: bool,
+    xx: bool,
+    gt: bool,
+    lt: bool,
+}
+
+fn expire_options(args: Args<'_>) -> Result<ExpireOptions> {
+    let mut options = ExpireOptions::default();
+    for index in 3..args.len() {
+        match args.get(index) {
+            option if parse::is(option, "nx") => options.nx = true,
+            option if parse::is(option, "xx") => options.xx = true,
+            option if parse::is(option, "gt") => options.gt = true,
+            option if parse::is(option, "lt") => options.lt = true,
+            option => return Err(errors::unsupported_option(option)),
+        }
+    }
+    if options.nx && (options.xx || options.gt || options.lt) {
+        return Err(errors::EXPIRE_NX_CONFLICT);
+    }
+    if options.gt && options.lt {
+        return Err(errors::EXPIRE_GT_LT_CONFLICT);
+    }
+    Ok(options)
+}
+
+impl ExpireOptions {
+    /// Whether the expiry may be changed from `current` to `at_ms`; no expiry is the latest of all.
+    fn allow(&self, current: Option<i64>, at_ms: i64) -> bool {
+        let is_later = current.is_some_and(|current| at_ms > current);
+        let is_earlier = current.is_none_or(|current| at_ms < current);
+        !(self.nx && current.is_some()
+            || self.xx && current.is_none()
+            || self.gt && !is_later
+            || self.lt && !is_earlier)
+    }
+}
+
+fn expire(cx: &mut Context<'_, '_>, unit_ms: i64, since: Since, name: &'static str) -> Outcome {
+    let options = expire_options(cx.args)?;
+    let now_ms = cx.hold.now_ms();
+    let base_ms = if since == Since::Now { now_ms } else { 0 };
+    let at_ms = parse::integer(cx.args.get(2))?
+        .checked_mul(unit_ms)
+        .and_then(|ms| ms.checked_add(base_ms))
+        .ok_or_else(|| errors::invalid_expire(name))?;
+    let key = cx.keys[0].key;
+    let allowed = match cx.hold.write(key) {
+        None => false,
+        Some(mut entry) => {
+            let allowed = options.allow(entry.expire_at(), at_ms);
+            if allowed && at_ms > now_ms {
+                entry.set_expire(Some(at_ms));
+            }
+            allowed
+        }
+    };
+    if allowed && at_ms <= now_ms {
+        cx.hold.delete(key);
+        cx.hold.replaced_by(&[b"DEL", key.bytes]);
+    } else if allowed {
+        let mut digits = itoa::Buffer::new();
+        cx.hold.replaced_by(&[b"PEXPIREAT", key.bytes, digits.format(at_ms).as_bytes()]);
+    }
+    if allowed {
+        cx.hold.touched(key);
+    }
+    cx.reply.writer().int(i64::from(allowed));
+    Ok(Flow::Done)
+}
+
+fn ttl(cx: &mut Context<'_, '_>, shown: fn(i64) -> i64) -> Outcome {
+    let now_ms = cx.hold.now_ms();
+    let answer = match cx.hold.look_up(cx.keys[0].key) {
+        None => -2,
+        Some(entry) => entry.expire_at().map_or(-1, |at_ms| shown((at_ms - now_ms).max(0))),
+    };
+    cx.reply.writer().int(answer);
+    Ok(Flow::Done)
+}

@@ -1,0 +1,572 @@
+//! Lists: pushes, pops, ranges.
+//! Invariant: an empty list is no key.
+
+use structures::list::{Cursor, Element, Found, List};
+use structures::object::Object;
+use structures::table::{NewValue, Value};
+
+use crate::command::{
+    Arity, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed, parse,
+};
+use crate::errors::{self, Result};
+use crate::keyspace::hold::Hold;
+use crate::keyspace::key::Key;
+use crate::keyspace::locks::Access;
+use crate::lanes::Discard;
+use crate::task::{Step, Task, TaskContext};
+use crate::types::list::{self, End, ListStream};
+use crate::types::string::{Builder, INLINE_BYTES_MAX};
+use resp::Args;
+
+/// Elements that one hold pushes; more are joined as a list that was built before.
+const PUSHED_AT_ONCE: usize = 32;
+
+/// Bytes of elements that one hold pushes.
+const PUSHED_BYTES_AT_ONCE: usize = 16 * 1024;
+
+/// Elements that one step of building a list adds.
+const BUILT_PER_STEP: usize = 128;
+
+/// Elements that one hold pops one by one; more are cut off.
+const POPPED_AT_ONCE: u64 = 16;
+
+/// Elements that one step of a search compares.
+const COMPARED_PER_STEP: usize = 64;
+
+/// Elements that one step of LREM removes.
+const REMOVED_PER_STEP: usize = 8;
+
+const READ: Keys = Keys::First(Access::Shared);
+const WRITE: Keys = Keys::First(Access::Exclusive);
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        row: Row {
+            name: "rpush",
+            arity: Arity::AtLeast(3),
+            flags: Flags::WRITE.with(Flags::FAST).with(Flags::TAKES_CHUNKS),
+            group: "list",
+            keys: WRITE,
+            cost: Cost::Stepped,
+            locks: Locks::None,
+            since: "1.0.0",
+            complexity: "O(1) for each element",
+            summary: "Adds elements to the tail of a list, which is created if absent.",
+        },
+        run: Run::Wide { fits: few_elements, handler: rpush, task: PushTask::right },
+    },
+    Command {
+        row: Row {
+            name: "lpush",
+            arity: Arity::AtLeast(3),
+            flags: Flags::WRITE.with(Flags::FAST).with(Flags::TAKES_CHUNKS),
+            group: "list",
+            keys: WRITE,
+            cost: Cost::Stepped,
+            locks: Locks::None,
+            since: "1.0.0",
+            complexity: "O(1) for each element",
+            summary: "Adds elements to the head of a list, which is created if absent.",
+        },
+        run: Run::Wide { fits: few_elements, handler: lpush, task: PushTask::left },
+    },
+    Command {
+        row: Row {
+            name: "rpop",
+            arity: Arity::AtLeast(2),
+            flags: Flags::WRITE.with(Flags::FAST),
+            group: "list",
+            keys: WRITE,
+            cost: Cost::Detached,
+            locks: Locks::Keys,
+            since: "1.0.0",
+            complexity: "O(log N), whatever the count",
+            summary: "Removes and returns elements from the tail of a list.",
+        },
+        run: Run::Keyed(rpop),
+    },
+    Command {
+        row: Row {
+            name: "lpop",
+            arity: Arity::AtLeast(2),
+            flags: Flags::WRITE.with(Flags::FAST),
+            group: "list",
+            keys: WRITE,
+            cost: Cost::Detached,
+            locks: Locks::Keys,
+            since: "1.0.0",
+            complexity: "O(log N), whatever the count",
+            summary: "Removes and returns elements from the head of a list.",
+        },
+        run: Run::Keyed(lpop),
+    },
+    Command {
+        row: Row {
+            name: "lrange",
+            arity: Arity::Exactly(4),
+            flags: Flags::READ,
+            group: "list",
+            keys: READ,
+            cost: Cost::Streamed,
+            locks: Locks::Keys,
+            since: "1.0.0",
+            complexity: "O(log N + M)",
+            summary: "Returns a range of the elements of a list.",
+        },
+        run: Run::Keyed(lrange),
+    },
+    Command {
+        row: Row {
+            name: "llen",
+            arity: Arity::Exactly(2),
+            flags: Flags::READ.with(Flags::FAST),
+            group: "list",
+            keys: READ,
+            cost: Cost::Small(500),
+            locks: Locks::Keys,
+            since: "1.0.0",
+            complexity: "O(1)",
+            summary: "Returns the length of a list.",
+        },
+        run: Run::Keyed(llen),
+    },
+    Command {
+        row: Row {
+            name: "lindex",
+            arity: Arity::Exactly(3),
+            flags: Flags::READ,
+            group: "list",
+            keys: READ,
+            cost: Cost::Small(1000),
+            locks: Locks::Keys,
+            since: "1.0.0",
+            complexity: "O(log N)",
+            summary: "Returns an element of a list by its index.",
+        },
+        run: Run::Keyed(lindex),
+    },
+    Command {
+        row: Row {
+            name: "lrem",
+            arity: Arity::Exactly(4),
+            flags: Flags::WRITE,
+            group: "list",
+            keys: WRITE,
+            cost: Cost::Stepped,
+            locks: Locks::Keys,
+            since: "1.0.0",
+            complexity: "O(N)",
+            summary: "Removes elements that are equal to a value from a list.",
+        },
+        run: Run::Probing { handler: lrem, task: LremTask::start },
+    },
+    Command {
+        row: Row {
+            name: "ltrim",
+            arity: Arity::Exactly(4),
+            flags: Flags::WRITE,
+            group: "list",
+            keys: WRITE,
+            cost: Cost::Detached,
+            locks: Locks::Keys,
+            since: "1.0.0",
+            complexity: "O(log N)",
+            summary: "Removes elements from both ends of a list.",
+        },
+        run: Run::Keyed(ltrim),
+    },
+];
+
+fn few_elements(args: Args<'_>) -> bool {
+    args.len() - 2 <= PUSHED_AT_ONCE
+        && args.total_bytes() <= PUSHED_BYTES_AT_ONCE
+        && (2..args.len()).all(|index| args.chunked(index).is_none())
+}
+
+fn rpush(cx: &mut Context<'_, '_>) -> Outcome {
+    push(cx, End::Right)
+}
+
+fn lpush(cx: &mut Context<'_, '_>) -> Outcome {
+    push(cx, End::Left)
+}
+
+fn push(cx: &mut Context<'_, '_>, end: End) -> Outcome {
+    let key = cx.keys[0].key;
+    let elements = (2..cx.args.len()).map(|index| list::element(cx.args.get(index)));
+    let length = match cx.hold.write(key) {
+        Some(mut entry) => {
+            let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
+            list::len(&object)?;
+            elements.for_each(|element| list::push(&mut object, end, element));
+            list::len(&object)?
+        }
+        None => {
+            let mut object = list::new();
+            elements.for_each(|element| list::push(&mut object, end, element));
+            let length = list::len(&object)?;
+            cx.hold.insert(key, NewValue::Object(object), None);
+            length
+        }
+    };
+    cx.hold.touched(key);
+    cx.hold.verbatim(cx.args);
+    cx.reply.writer().int(length as i64);
+    Ok(Flow::Done)
+}
+
+/// A push of many or long elements: they become a list off the latch, one hold joins it.
+struct PushTask {
+    end: End,
+    built: List,
+    next: usize,
+    builder: Builder,
+}
+
+impl PushTask {
+    fn right(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+        Ok(Box::new(PushTask::new(End::Right)))
+    }
+
+    fn left(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+        Ok(Box::new(PushTask::new(End::Left)))
+    }
+
+    fn new(end: End) -> PushTask {
+        PushTask { end, built: List::new(), next: 2, builder: Builder::default() }
+    }
+
+    fn build(&mut self, args: Args<'_>) {
+        for _ in 0..BUILT_PER_STEP {
+            if self.next == args.len() {
+                break;
+            }
+            let element = if args.arg_len(self.next) > INLINE_BYTES_MAX {
+                match self.builder.step(args, self.next) {
+                    None => return,
+                    Some(string) => Element::Big(string),
+                }
+            } else {
+                list::element(args.get(self.next))
+            };
+            match self.end {
+                End::Right => self.built.push_back(element),
+                End::Left => self.built.push_front(element),
+            }
+            self.next += 1;
+        }
+    }
+}
+
+impl Task for PushTask {
+    fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
+        let request = cx.request;
+        if self.next < request.args().len() {
+            self.build(request.args());
+            return Ok(Step::Again);
+        }
+        let wanted = [super::keys::wanted_key(cx, 1, Access::Exclusive)];
+        let end = self.end;
+        let mut built = Some(std::mem::take(&mut self.built));
+        let joined = cx.hold(&wanted, |hold| {
+            let length = join(hold, wanted[0].key, end, &mut built)?;
+            hold.verbatim(request.args());
+            Ok(length)
+        });
+        // What could not be joined stays ours: it is joined later, or freed by the reaper.
+        self.built = built.unwrap_or_default();
+        let Ok(length) = joined else { return Ok(Step::TakeLocks) };
+        cx.session.reply().writer().int(length? as i64);
+        Ok(Step::Done)
+    }
+
+    fn discard(self: Box<Self>) -> Option<Box<dyn Discard>> {
+        Some(list::garbage(self.built))
+    }
+}
+
+fn join(hold: &mut Hold<'_>, key: Key<'_>, end: End, built: &mut Option<List>) -> Result<u64> {
+    let length = match hold.write(key) {
+        Some(mut entry) => {
+            let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
+            list::len(&object)?;
+            list::join(&mut object, end, built.take().unwrap_or_default());
+            list::len(&object)?
+        }
+        None => {
+            let object = Object::List(built.take().unwrap_or_default());
+            let length = list::len(&object)?;
+            hold.insert(key, NewValue::Object(object), None);
+            length
+        }
+    };
+    hold.touched(key);
+    Ok(length)
+}
+
+fn rpop(cx: &mut Context<'_, '_>) -> Outcome {
+    pop(cx, End::Right, "rpop")
+}
+
+fn lpop(cx: &mut Context<'_, '_>) -> Outcome {
+    pop(cx, End::Left, "lpop")
+}
+
+fn pop(cx: &mut Context<'_, '_>, end: End, name: &'static str) -> Outcome {
+    let count = match cx.args.len() {
+        2 => None,
+        3 => match parse::integer(cx.args.get(2)) {
+            Ok(count) if count >= 0 => Some(count as u64),
+            _ => return Err(errors::MUST_BE_POSITIVE),
+        },
+        _ => return Err(errors::wrong_arity(name)),
+    };
+    let key = cx.keys[0].key;
+    let Some(mut entry) = cx.hold.write(key) else {
+        match count {
+            None => cx.reply.writer().null(),
+            Some(_) => cx.reply.writer().null_array(),
+        }
+        return Ok(Flow::Done);
+    };
+    let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
+    let len = list::len(&object)?;
+    match count {
+        None => {
+            list::pop(&mut object, end, &mut cx.reply);
+        }
+        Some(0) => {
+            cx.reply.writer().array(0);
+            return Ok(Flow::Done);
+        }
+        Some(count) => {
+            let count = count.min(len);
+            cx.reply.writer().array(count);
+            match &mut *object {
+                Object::List(list) if count > POPPED_AT_ONCE => {
+                    let stream = match end {
+                        End::Left => ListStream::forward(list.detach(0..count), 0..count),
+                        End::Right => ListStream::backward(list.detach(len - count..len)),
+                    };
+                    cx.reply.stream(Box::new(stream));
+                }
+                object => {
+                    for _ in 0..count {
+                        list::pop(object, end, &mut cx.reply);
+                    }
+                }
+            }
+        }
+    }
+    let is_empty = list::len(&object)? == 0;
+    drop(object);
+    if is_empty {
+        cx.hold.delete(key);
+    }
+    cx.hold.touched(key);
+    cx.hold.verbatim(cx.args);
+    Ok(Flow::Done)
+}
+
+/// The list of a read command; `None` is an absent key.
+fn with_list<R>(
+    cx: &mut Context<'_, '_>,
+    read: impl FnOnce(&Object, &mut crate::output::Reply<'_>) -> Result<R>,
+) -> Result<Option<R>> {
+    let Some(entry) = cx.hold.look_up(cx.keys[0].key) else { return Ok(None) };
+    match entry.value() {
+        Value::Object(object) => read(&object, &mut cx.reply).map(Some),
+        _ => Err(errors::WRONG_TYPE),
+    }
+}
+
+fn lrange(cx: &mut Context<'_, '_>) -> Outcome {
+    let start = parse::integer(cx.args.get(2))?;
+    let stop = parse::integer(cx.args.get(3))?;
+    let found = with_list(cx, |object, reply| {
+        list::write_range(object, list::range(start, stop, list::len(object)?), reply);
+        Ok(())
+    })?;
+    if found.is_none() {
+        cx.reply.writer().array(0);
+    }
+    Ok(Flow::Done)
+}
+
+fn llen(cx: &mut Context<'_, '_>) -> Outcome {
+    let len = with_list(cx, |object, _| list::len(object))?.unwrap_or(0);
+    cx.reply.writer().int(len as i64);
+    Ok(Flow::Done)
+}
+
+fn lindex(cx: &mut Context<'_, '_>) -> Outcome {
+    let index = parse::integer(cx.args.get(2));
+    let found = with_list(cx, |object, reply| {
+        list::len(object)?;
+        list::get(object, index.clone()?, reply)
+    })?;
+    if found.is_none() {
+        cx.reply.writer().null();
+    }
+    Ok(Flow::Done)
+}
+
+fn ltrim(cx: &mut Context<'_, '_>) -> Outcome {
+    let start = parse::integer(cx.args.get(2))?;
+    let stop = parse::integer(cx.args.get(3))?;
+    let key = cx.keys[0].key;
+    cx.reply.writer();
+    let Some(mut entry) = cx.hold.write(key) else {
+        cx.reply.writer().simple("OK");
+        return Ok(Flow::Done);
+    };
+    let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
+    let len = list::len(&object)?;
+    let kept = list::range(start, stop, len);
+    let mut cut = [List::new(), List::new()];
+    match &mut *object {
+        Object::List(list) => {
+            let tail = list.detach(kept.end..len);
+            cut = [tail, list.detach(0..kept.start.min(kept.end))];
+        }
+        Object::PackedList(packed) => {
+            packed.remove_range(kept.end as usize..len as usize);
+            packed.remove_range(0..kept.start as usize);
+        }
+        _ => {}
+    }
+    drop(object);
+    cut.into_iter().for_each(|list| cx.hold.discard(Object::List(list)));
+    if kept.is_empty() {
+        cx.hold.delete(key);
+    }
+    if kept != (0..len) {
+        cx.hold.touched(key);
+    }
+    cx.hold.verbatim(cx.args);
+    cx.reply.writer().simple("OK");
+    Ok(Flow::Done)
+}
+
+fn lrem(cx: &mut Context<'_, '_>) -> Outcome {
+    let count = parse::integer(cx.args.get(2))?;
+    let key = cx.keys[0].key;
+    let needle = cx.args.get(3);
+    let Some(mut entry) = cx.hold.write(key) else {
+        cx.reply.writer().int(0);
+        return Ok(Flow::Done);
+    };
+    let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
+    list::len(&object)?;
+    let Object::PackedList(packed) = &mut *object else { return Ok(Flow::Escalate) };
+    let limit = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
+    let equal = |&index: &usize| packed.get(index) == Some(needle);
+    let mut found: Vec<usize> = if count < 0 {
+        (0..packed.len()).rev().filter(equal).take(limit).collect()
+    } else {
+        (0..packed.len()).filter(equal).take(limit).collect()
+    };
+    found.sort_unstable();
+    found.iter().rev().for_each(|&index| packed.remove_at(index));
+    let is_empty = packed.is_empty();
+    drop(object);
+    if is_empty {
+        cx.hold.delete(key);
+    }
+    if !found.is_empty() {
+        cx.hold.touched(key);
+        cx.hold.verbatim(cx.args);
+    }
+    cx.reply.writer().int(found.len() as i64);
+    Ok(Flow::Done)
+}
+
+/// LREM on a big list: searches and removes in steps under the key's lock.
+struct LremTask {
+    /// How many more may be removed.
+    left: u64,
+    backwards: bool,
+    cursor: Option<Cursor>,
+    removed: u64,
+}
+
+impl LremTask {
+    fn start(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+        let count = parse::integer(args.get(2))?;
+        let left = if count == 0 { u64::MAX } else { count.unsigned_abs() };
+        Ok(Box::new(LremTask { left, backwards: count < 0, cursor: None, removed: 0 }))
+    }
+
+    /// Searches on and removes what it finds. Returns whether there is more to do.
+    fn search(&mut self, list: &mut List, needle: &[u8]) -> bool {
+        if list.is_empty() {
+            return false;
+        }
+        let begin = if self.backwards { list.len() - 1 } else { 0 };
+        let mut cursor = self.cursor.unwrap_or(Cursor::at(begin));
+        for _ in 0..REMOVED_PER_STEP {
+            let found = if self.backwards {
+                list.find_back_from(cursor, needle, COMPARED_PER_STEP)
+            } else {
+                list.find_from(cursor, needle, COMPARED_PER_STEP)
+            };
+            let index = match found {
+                Found::Nothing => return false,
+                Found::Pending(next) => {
+                    self.cursor = Some(next);
+                    return true;
+                }
+                Found::At(index) => index,
+            };
+            list.remove(index, |_| ());
+            self.removed += 1;
+            self.left -= 1;
+            if self.left == 0 || (self.backwards && index == 0) || list.is_empty() {
+                return false;
+            }
+            cursor = Cursor::at(if self.backwards { index - 1 } else { index });
+        }
+        self.cursor = Some(cursor);
+        true
+    }
+}
+
+impl Task for LremTask {
+    fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
+        let request = cx.request;
+        let wanted = [super::keys::wanted_key(cx, 1, Access::Exclusive)];
+        let held = cx.hold(&wanted, |hold| {
+            let (key, needle) = (wanted[0].key, request.args().get(3));
+            let mut more = false;
+            if let Some(mut entry) = hold.write(key) {
+                let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
+                list::len(&object)?;
+                if let Object::PackedList(packed) = &*object {
+                    *object = Object::List(list::unpacked(packed));
+                }
+                let mut is_empty = false;
+                if let Object::List(list) = &mut *object {
+                    more = self.search(list, needle);
+                    is_empty = list.is_empty();
+                }
+                drop(object);
+                if is_empty {
+                    hold.delete(key);
+                }
+            }
+            if !more && self.removed > 0 {
+                hold.touched(key);
+                hold.verbatim(request.args());
+            }
+            Ok(more)
+        });
+        let Ok(more) = held else { return Ok(Step::TakeLocks) };
+        if more? {
+            return Ok(Step::Again);
+        }
+        cx.session.reply().writer().int(self.removed as i64);
+        Ok(Step::Done)
+    }
+}
+
+const _: () = assert!(INLINE_BYTES_MAX == structures::list::BLOCK_BYTES_MAX);

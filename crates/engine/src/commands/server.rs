@@ -1,0 +1,5 @@
+//! Filled in next.
+
+use crate::command::Command;
+
+pub(super) const COMMANDS: &[Command] = &[];

@@ -1,0 +1,505 @@
+//! Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+//!
+//! A transaction of few small commands runs in one hold of all its keys. Any other takes key locks
+//! on all of them and runs in steps; its effects become one record, numbered at the last step.
+
+use arrayvec::ArrayVec;
+use resp::Args;
+
+use crate::command::{
+    Arity, Call, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed,
+};
+use crate::errors::{self, Result};
+use crate::keyspace::HELD_KEYS_MAX;
+use crate::keyspace::hold::{Hold, Scope, Wanted};
+use crate::keyspace::locks::{Access, NOBODY};
+use crate::keyspace::lockset::{KEYS_PER_STEP, LockSet};
+use crate::lanes::{Discard, Whole};
+use crate::session::Session;
+use crate::session::transaction::{Queued, Transaction, Watch};
+use crate::task::{Step, Task, TaskContext, add_locks_of};
+use crate::worker::Worker;
+
+/// Commands of a transaction that runs in one hold.
+const COMMANDS_AT_ONCE: usize = 32;
+
+/// Bytes of arguments of a transaction that runs in one hold.
+const BYTES_AT_ONCE: usize = 16 * 1024;
+
+/// Keys that one step begins or ceases to watch.
+const WATCHED_PER_STEP: usize = 16;
+
+/// The row of a command that rules over transactions.
+const fn row(
+    name: &'static str,
+    arity: Arity,
+    keys: Keys,
+    since: &'static str,
+    summary: &'static str,
+) -> Row {
+    Row {
+        name,
+        arity,
+        flags: Flags::FAST.with(Flags::CONTROLS_TRANSACTION),
+        group: "transactions",
+        keys,
+        cost: Cost::Stepped,
+        locks: Locks::Keys,
+        since,
+        complexity: "O(1)",
+        summary,
+    }
+}
+
+const ALONE: Arity = Arity::Exactly(1);
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        row: row("multi", ALONE, Keys::None, "1.2.0", "Begins to queue commands for EXEC."),
+        run: Run::Plain(multi),
+    },
+    Command {
+        row: row("exec", ALONE, Keys::None, "1.2.0", "Executes all queued commands as one."),
+        run: Run::Plain(exec),
+    },
+    Command {
+        row: row("discard", ALONE, Keys::None, "2.0.0", "Forgets all queued commands."),
+        run: Run::Plain(discard),
+    },
+    Command {
+        row: row(
+            "watch",
+            Arity::AtLeast(2),
+            Keys::All { step: 1, access: Access::Shared },
+            "2.2.0",
+            "Makes the next EXEC depend on keys staying as they are.",
+        ),
+        run: Run::Plain(watch),
+    },
+    Command {
+        row: row("unwatch", ALONE, Keys::None, "2.2.0", "Forgets all watched keys."),
+        run: Run::Plain(unwatch),
+    },
+];
+
+fn multi(call: &mut Call<'_>) -> Outcome {
+    if call.session.in_transaction() {
+        return Err(errors::NESTED_MULTI);
+    }
+    call.session.transaction = Some(Box::default());
+    call.reply().writer().simple("OK");
+    Ok(Flow::Done)
+}
+
+fn discard(call: &mut Call<'_>) -> Outcome {
+    let Some(transaction) = call.session.transaction.take() else {
+        return Err(errors::DISCARD_WITHOUT_MULTI);
+    };
+    let watches = std::mem::take(&mut call.session.watches);
+    call.worker.garbage.push(Box::new(Whole(Some(transaction))));
+    if watches.is_empty() {
+        call.reply().writer().simple("OK");
+    } else {
+        call.task = Some(Box::new(Unwatch { watches, answer: Some(Ok("OK")) }));
+    }
+    Ok(Flow::Done)
+}
+
+fn watch(call: &mut Call<'_>) -> Outcome {
+    if call.session.in_transaction() {
+        return Err(errors::WATCH_INSIDE_MULTI);
+    }
+    call.task = Some(Box::new(WatchTask { next: 1 }));
+    Ok(Flow::Done)
+}
+
+fn unwatch(call: &mut Call<'_>) -> Outcome {
+    let watches = std::mem::take(&mut call.session.watches);
+    call.task = Some(Box::new(Unwatch { watches, answer: Some(Ok("OK")) }));
+    Ok(Flow::Done)
+}
+
+fn exec(call: &mut Call<'_>) -> Outcome {
+    let Some(transaction) = call.session.transaction.take() else {
+        return Err(errors::EXEC_WITHOUT_MULTI);
+    };
+    let watches = std::mem::take(&mut call.session.watches);
+    if transaction.spoiled {
+        call.worker.garbage.push(Box::new(Whole(Some(transaction))));
+        let answer = Some(Err(errors::EXEC_ABORTED));
+        call.task = Some(Box::new(Unwatch { watches, answer }));
+        return Ok(Flow::Done);
+    }
+    if is_small(&transaction, &watches, call.session)
+        && let Some(()) = exec_at_once(call.worker, call.session, &transaction, &watches)
+    {
+        if !watches.is_empty() {
+            call.task = Some(Box::new(Unwatch { watches, answer: None }));
+        }
+        return Ok(Flow::Done);
+    }
+    call.task = Some(Box::new(ExecTask::new(transaction, watches)));
+    Ok(Flow::Done)
+}
+
+/// Whether a transaction may run in one hold: few commands, none of which takes several steps, few
+/// keys, all in the selected database.
+fn is_small(transaction: &Transaction, watches: &[Watch], session: &Session) -> bool {
+    let mut keys = watches.len();
+    transaction.len() <= COMMANDS_AT_ONCE
+        && transaction.bytes <= BYTES_AT_ONCE
+        && watches.iter().all(|watch| watch.database == session.database)
+        && transaction.iter().all(|queued| {
+            let args = queued.request.args();
+            keys += queued.command.row.keys.count(args);
+            match &queued.command.run {
+                Run::Keyed(_) => true,
+                Run::Wide { fits, .. } => fits(args),
+                Run::Plain(_) => queued.command.row.flags.has(Flags::HARMLESS),
+                Run::Probing { .. } | Run::Stepped(_) => false,
+            }
+        })
+        && keys <= HELD_KEYS_MAX
+}
+
+/// Runs a small transaction; `None` if one of its keys is locked, and then nothing was done.
+fn exec_at_once(
+    worker: &mut Worker,
+    session: &mut Session,
+    transaction: &Transaction,
+    watches: &[Watch],
+) -> Option<()> {
+    let scope = worker.scope(session);
+    let engine = worker.engine.clone();
+    let keyspace = &engine.keyspace;
+    let mut wanted: ArrayVec<Wanted<'_>, HELD_KEYS_MAX> = ArrayVec::new();
+    wanted.extend(watches.iter().map(|watch| watch.wanted(keyspace)));
+    for queued in transaction.iter() {
+        let args = queued.request.args();
+        let keys = queued.command.row.keys;
+        for index in 0..keys.count(args) {
+            let (at, access) = keys.get(index);
+            wanted.push(Wanted { key: keyspace.key(args.get(at)), access });
+        }
+    }
+    let (watched, keys) = wanted.split_at(watches.len());
+    let mut ledger = std::mem::take(&mut worker.ledger);
+    ledger.transaction = Some(Vec::new());
+    let held = keyspace.hold(scope, &wanted, &mut ledger, |hold| {
+        let spoiled = |(watch, wanted): (&Watch, &Wanted<'_>)| watch.is_spoiled(hold, wanted.key);
+        if watches.iter().zip(watched).any(spoiled) {
+            session.reply().writer().null_array();
+        } else {
+            run_all(worker, session, hold, transaction, keys);
+        }
+        hold.end_transaction();
+    });
+    ledger.transaction = None;
+    worker.ledger = ledger;
+    worker.settle_rest();
+    held.ok()
+}
+
+fn run_all(
+    worker: &mut Worker,
+    session: &mut Session,
+    hold: &mut Hold<'_>,
+    transaction: &Transaction,
+    mut keys: &[Wanted<'_>],
+) {
+    session.reply().writer().array(transaction.len() as u64);
+    for queued in transaction.iter() {
+        let args = queued.request.args();
+        let (own, rest) = keys.split_at(queued.command.row.keys.count(args));
+        keys = rest;
+        let outcome = match queued.command.run {
+            Run::Keyed(handler) | Run::Wide { handler, .. } => {
+                handler(&mut Context { hold, args, keys: own, reply: session.reply() })
+            }
+            Run::Plain(handler) => handler(&mut Call { worker, session, args, task: None }),
+            Run::Probing { .. } | Run::Stepped(_) => Ok(Flow::Escalate),
+        };
+        worker.finish(session, queued.command, outcome, 0);
+    }
+}
+
+/// A transaction that runs in steps, under the locks of all its keys.
+struct ExecTask {
+    transaction: Option<Box<Transaction>>,
+    watches: Vec<Watch>,
+    next: usize,
+    /// The command at `next`, if it takes several steps.
+    current: Option<Box<dyn Task>>,
+    /// Effects so far.
+    effects: Option<Vec<(u8, Box<[u8]>)>>,
+    /// The database that is selected when SELECT has been among the commands.
+    checked: bool,
+}
+
+impl ExecTask {
+    fn new(transaction: Box<Transaction>, watches: Vec<Watch>) -> ExecTask {
+        ExecTask {
+            transaction: Some(transaction),
+            watches,
+            next: 0,
+            current: None,
+            effects: Some(Vec::new()),
+            checked: false,
+        }
+    }
+
+    fn queued(&self, index: usize) -> Option<&Queued> {
+        self.transaction.as_ref()?.get(index)
+    }
+
+    /// The database in which the command at `index` will run, which SELECT among those before it
+    /// decides.
+    fn database_of(&self, index: usize, selected: u8, worker: &Worker) -> u8 {
+        let mut database = selected;
+        for queued in (0..index).filter_map(|at| self.queued(at)) {
+            let args = queued.request.args();
+            if queued.command.row.name == "select"
+                && let Some(index) = crate::command::parse::canonical_integer(args.get(1))
+                && (0..worker.engine.keyspace.databases() as i64).contains(&index)
+            {
+                database = index as u8;
+            }
+        }
+        database
+    }
+
+    fn is_spoiled(&self, cx: &mut TaskContext<'_>) -> bool {
+        let engine = cx.worker.engine.clone();
+        self.watches.iter().any(|watch| {
+            let scope = Scope { database: watch.database, ..cx.scope() };
+            let wanted = [watch.wanted(&engine.keyspace)];
+            let ledger = &mut cx.worker.ledger;
+            let spoiled = engine
+                .keyspace
+                .hold(scope, &wanted, ledger, |hold| watch.is_spoiled(hold, wanted[0].key));
+            debug_assert!(spoiled.is_ok(), "watched keys are locked");
+            spoiled.unwrap_or(true)
+        })
+    }
+
+    /// Runs the next command, or a step of it. Returns whether it is finished.
+    fn run_next(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        let Some(transaction) = &self.transaction else { return true };
+        let Some(queued) = transaction.get(self.next) else { return true };
+        let (command, args) = (queued.command, queued.request.args());
+        let seed = TaskSeed { database: cx.session.database, protocol: cx.session.protocol };
+        if let Some(task) = &mut self.current {
+            let mut inner = TaskContext {
+                worker: cx.worker,
+                session: cx.session,
+                command,
+                request: &queued.request,
+                database: seed.database,
+                owner: cx.owner,
+            };
+            let outcome = match task.step(&mut inner) {
+                Ok(Step::Again | Step::Waiting) => return false,
+                // Its locks are among those of the transaction.
+                Ok(Step::TakeLocks) => return false,
+                Ok(Step::Done) => Ok(Flow::Done),
+                Err(error) => Err(error),
+            };
+            let task = self.current.take();
+            cx.worker.garbage.extend(task.and_then(Task::discard));
+            cx.worker.finish(cx.session, command, outcome, 0);
+            return true;
+        }
+        let outcome = match &command.run {
+            Run::Wide { fits, .. } if !fits(args) => Ok(Flow::Escalate),
+            Run::Keyed(_) | Run::Wide { .. } | Run::Probing { .. } => {
+                let held = cx.worker.run_held(cx.session, command, args, cx.owner);
+                debug_assert!(held.is_ok(), "the keys are locked");
+                held.unwrap_or(Ok(Flow::Escalate))
+            }
+            Run::Stepped(_) => Ok(Flow::Escalate),
+            Run::Plain(handler) => {
+                let mut call = Call { worker: cx.worker, session: cx.session, args, task: None };
+                let outcome = handler(&mut call);
+                self.current = call.task;
+                if self.current.is_some() {
+                    return false;
+                }
+                outcome
+            }
+        };
+        let outcome = match outcome {
+            Ok(Flow::Escalate) => match new_task(command, args, &seed) {
+                Ok(task) => {
+                    self.current = Some(task);
+                    return false;
+                }
+                Err(error) => Err(error),
+            },
+            outcome => outcome,
+        };
+        cx.worker.finish(cx.session, command, outcome, 0);
+        true
+    }
+
+    /// The last step: what was collected becomes one record while the locks are still held.
+    fn end(&mut self, cx: &mut TaskContext<'_>) {
+        cx.worker.ledger.transaction = self.effects.take();
+        let ended = cx.hold(&[], |hold| hold.end_transaction());
+        debug_assert!(ended.is_ok(), "the locks are held");
+        cx.worker.ledger.transaction = None;
+    }
+}
+
+fn new_task(command: &Command, args: Args<'_>, seed: &TaskSeed) -> Result<Box<dyn Task>> {
+    match &command.run {
+        Run::Wide { task, .. } | Run::Probing { task, .. } | Run::Stepped(task) => task(args, seed),
+        Run::Keyed(_) | Run::Plain(_) => Err(errors::SYNTAX),
+    }
+}
+
+impl Task for ExecTask {
+    fn add_locks(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        set: &mut LockSet,
+        from: usize,
+    ) -> Option<usize> {
+        // The upper half of the position is the command, the lower half its key.
+        let (index, key) = (from >> 32, from & 0xffff_ffff);
+        let keyspace = &cx.worker.engine.keyspace;
+        if let Some(watch) = self.watches.get(key)
+            && index == 0
+        {
+            set.add(keyspace, watch.database, &watch.name, Access::Shared);
+            return Some(from + 1);
+        }
+        let key = if index == 0 { key - self.watches.len() } else { key };
+        let Some(queued) = self.queued(index) else { return None };
+        let database = self.database_of(index, cx.database, cx.worker);
+        let args = queued.request.args();
+        match add_locks_of(queued.command, args, database, cx.worker, set, key) {
+            Some(next) if index == 0 => Some(self.watches.len() + next),
+            Some(next) => Some(index << 32 | next),
+            None => Some((index + 1) << 32),
+        }
+    }
+
+    fn begins_with_locks(&self, _: &Command) -> bool {
+        true
+    }
+
+    fn reserves_databases(&self) -> bool {
+        let is_exclusive = |queued: &Queued| {
+            matches!(queued.command.row.locks, Locks::AllDatabases | Locks::NamedDatabases)
+        };
+        self.transaction.as_ref().is_some_and(|transaction| transaction.iter().any(is_exclusive))
+    }
+
+    fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
+        if !std::mem::replace(&mut self.checked, true) {
+            if self.is_spoiled(cx) {
+                cx.session.reply().writer().null_array();
+                self.next = usize::MAX;
+            } else {
+                let count = self.transaction.as_ref().map_or(0, |all| all.len());
+                cx.session.reply().writer().array(count as u64);
+            }
+        }
+        if self.queued(self.next).is_none() {
+            if let Some(watch) = self.watches.pop() {
+                let scope = cx.scope();
+                let worker = &mut *cx.worker;
+                watch.end(&worker.engine.keyspace, scope, &mut worker.ledger);
+                return Ok(Step::Again);
+            }
+            self.end(cx);
+            return Ok(Step::Done);
+        }
+        cx.worker.ledger.transaction = self.effects.take();
+        let finished = self.run_next(cx);
+        self.effects = cx.worker.ledger.transaction.take();
+        if finished {
+            self.next += 1;
+            return Ok(Step::Again);
+        }
+        Ok(if self.current.is_some() { Step::Again } else { Step::Waiting })
+    }
+
+    fn discard(self: Box<Self>) -> Option<Box<dyn Discard>> {
+        Some(Box::new(Whole(Some(self.transaction))))
+    }
+}
+
+/// WATCH: each key by itself, as many as there are.
+struct WatchTask {
+    next: usize,
+}
+
+impl Task for WatchTask {
+    fn begins_with_locks(&self, _: &Command) -> bool {
+        false
+    }
+
+    fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
+        let (scope, args) = (cx.scope(), cx.request.args());
+        let upto = args.len().min(self.next + WATCHED_PER_STEP);
+        for index in self.next..upto {
+            let name = args.get(index);
+            let is_known = |watch: &Watch| watch.database == scope.database && *watch.name == *name;
+            if cx.session.watches.iter().rev().take(KEYS_PER_STEP).any(is_known) {
+                continue;
+            }
+            let worker = &mut *cx.worker;
+            let ledger = &mut worker.ledger;
+            cx.session.watches.push(Watch::begin(&worker.engine.keyspace, scope, name, ledger));
+        }
+        self.next = upto;
+        if upto < args.len() {
+            return Ok(Step::Again);
+        }
+        cx.session.reply().writer().simple("OK");
+        Ok(Step::Done)
+    }
+}
+
+/// Ends watches in steps, then answers.
+struct Unwatch {
+    watches: Vec<Watch>,
+    /// `None` if the answer has been given already.
+    answer: Option<Result<&'static str>>,
+}
+
+impl Task for Unwatch {
+    fn begins_with_locks(&self, _: &Command) -> bool {
+        false
+    }
+
+    fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
+        let scope = Scope { owner: NOBODY, ..cx.scope() };
+        end_watches(cx.worker, scope, &mut self.watches);
+        if !self.watches.is_empty() {
+            return Ok(Step::Again);
+        }
+        if let Some(answer) = self.answer.take() {
+            cx.session.reply().writer().simple(answer?);
+        }
+        Ok(Step::Done)
+    }
+}
+
+/// Ends a bounded number of watches.
+fn end_watches(worker: &mut Worker, scope: Scope, watches: &mut Vec<Watch>) {
+    for watch in watches.drain(watches.len().saturating_sub(WATCHED_PER_STEP)..) {
+        watch.end(&worker.engine.keyspace, scope, &mut worker.ledger);
+    }
+}
+
+impl Worker {
+    /// Ends some of an abandoned session's watches. Returns true when none is left.
+    pub fn end_some_watches(&mut self, session: &mut Session) -> bool {
+        let scope = self.scope(session);
+        end_watches(self, scope, &mut session.watches);
+        self.settle_rest();
+        session.watches.is_empty()
+    }
+}

@@ -1,0 +1,89 @@
+//! Control: one primitive, a broadcast that every worker acknowledges at a command boundary.
+//!
+//! PAUSE, KILL, CONFIG SET and role changes use it: the change is made first, then a barrier is
+//! sent; when all have passed it, no command that began before the change is still running, and the
+//! caller answers. The caller's connection is parked meanwhile, its thread is not.
+
+use std::collections::VecDeque;
+
+use crate::keyspace::locks::Address;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Mutex};
+
+/// Something that a worker does between two commands.
+pub enum Message {
+    /// A parked connection may go on: a lock was granted, a job is finished, a barrier passed.
+    Resume(u64),
+    /// Close these sessions, whatever they are doing.
+    Kill(Arc<[u64]>),
+    /// Acknowledge.
+    Barrier(Arc<Barrier>),
+    /// Leave the loop.
+    Shutdown,
+}
+
+/// Counts the workers that have not passed yet.
+pub struct Barrier {
+    left: AtomicUsize,
+    address: Address,
+}
+
+impl Barrier {
+    /// Whether every worker has passed.
+    pub fn is_passed(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0
+    }
+
+    /// The calling worker is between two commands. Returns whom to wake when it was the last.
+    pub fn pass(&self) -> Option<Address> {
+        (self.left.fetch_sub(1, Ordering::AcqRel) == 1).then_some(self.address)
+    }
+}
+
+/// Wakes a worker that may be asleep in its poll.
+pub type WakeWorker = Box<dyn Fn(usize) + Send + Sync>;
+
+/// The workers' mail boxes.
+pub struct Mailboxes {
+    boxes: Box<[Mutex<VecDeque<Message>>]>,
+    wake: WakeWorker,
+}
+
+impl Mailboxes {
+    /// Empty boxes for `workers` workers.
+    pub fn new(workers: usize, wake: WakeWorker) -> Mailboxes {
+        Mailboxes { boxes: (0..workers).map(|_| Mutex::default()).collect(), wake }
+    }
+
+    /// Sends a message to a worker, which may be the caller itself.
+    pub fn send(&self, worker: usize, message: Message) {
+        self.boxes[worker].lock().push_back(message);
+        (self.wake)(worker);
+    }
+
+    /// Lets a parked connection go on.
+    pub fn resume(&self, address: Address) {
+        self.send(address.worker, Message::Resume(address.session));
+    }
+
+    /// The oldest message for `worker`.
+    pub fn receive(&self, worker: usize) -> Option<Message> {
+        self.boxes[worker].lock().pop_front()
+    }
+
+    /// Asks every worker to acknowledge; `address` is resumed when all have.
+    pub fn barrier(&self, address: Address) -> Arc<Barrier> {
+        let barrier = Arc::new(Barrier { left: AtomicUsize::new(self.boxes.len()), address });
+        for worker in 0..self.boxes.len() {
+            self.send(worker, Message::Barrier(Arc::clone(&barrier)));
+        }
+        barrier
+    }
+
+    /// Closes sessions on whatever worker they are.
+    pub fn kill(&self, sessions: Arc<[u64]>) {
+        for worker in 0..self.boxes.len() {
+            self.send(worker, Message::Kill(Arc::clone(&sessions)));
+        }
+    }
+}

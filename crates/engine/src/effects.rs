@@ -1,0 +1,197 @@
+//! The one outlet for effects: every change of data leaves the engine here, in one order.
+//!
+//! A write takes its sequence number while it holds the latches of its keys, so two writes to one
+//! key are numbered in the order in which they happened. The record itself may be put into the
+//! worker's box a little later; [`Merger`] waits until the numbers are gap-free. Nothing is built
+//! while nobody listens, only numbered.
+//!
+//! A transaction of several steps is one record, numbered at its last step.
+
+use std::collections::BTreeMap;
+
+use crossbeam_utils::CachePadded;
+use resp::{Args, Protocol, Request, Writer};
+
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What a record does, as one or several commands that a Redis server understands.
+pub enum Body {
+    /// One command, encoded.
+    Command(Box<[u8]>),
+    /// Commands that apply together, each with the index of its database.
+    Transaction(Vec<(u8, Box<[u8]>)>),
+    /// The first words of the client's command and others, too long to be copied.
+    Request {
+        /// What the client sent.
+        request: Request,
+        /// How many of its words count.
+        words: usize,
+        /// The words behind them.
+        more: Vec<Box<[u8]>>,
+    },
+    /// The first words of the client's command and others; replaced by one of the above before it
+    /// is published.
+    Sent {
+        /// How many of its words count.
+        words: usize,
+        /// The words behind them.
+        more: Vec<Box<[u8]>>,
+    },
+}
+
+/// One numbered effect.
+pub struct Record {
+    /// The place in the order. Starts at 1, without gaps.
+    pub sequence: u64,
+    /// The index of the database that the command ran in.
+    pub database: u8,
+    /// What to apply.
+    pub body: Body,
+}
+
+/// Numbers effects and hands them over from the workers to the merger.
+pub struct Outlet {
+    sequence: CachePadded<AtomicU64>,
+    attached: AtomicBool,
+    boxes: Box<[CachePadded<Mutex<Vec<Record>>>]>,
+}
+
+impl Outlet {
+    /// An outlet for `workers` workers, with nobody listening.
+    pub fn new(workers: usize) -> Outlet {
+        Outlet {
+            sequence: CachePadded::new(AtomicU64::new(0)),
+            attached: AtomicBool::new(false),
+            boxes: (0..workers).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    /// Whether records must be built.
+    #[inline]
+    pub fn is_attached(&self) -> bool {
+        self.attached.load(Ordering::Relaxed)
+    }
+
+    /// The number of the newest effect.
+    pub fn sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed)
+    }
+
+    /// The next number. The caller holds the latches of what it changed, or the gate.
+    #[inline]
+    pub(crate) fn next(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Hands numbered records over.
+    pub(crate) fn publish(&self, worker: usize, records: &mut Vec<Record>) {
+        self.boxes[worker].lock().append(records);
+    }
+
+    /// Starts to listen. Called before the first command, or under the gate: no number may have
+    /// been taken whose record will be missing.
+    pub fn attach(&self) -> Merger {
+        self.attached.store(true, Ordering::Relaxed);
+        Merger { next: self.sequence() + 1, waiting: BTreeMap::new(), selected: None }
+    }
+}
+
+/// Puts records into their order and encodes them as one stream of commands.
+pub struct Merger {
+    next: u64,
+    waiting: BTreeMap<u64, Record>,
+    selected: Option<u8>,
+}
+
+impl Merger {
+    /// Appends to `out` what can be ordered now. Returns the number of records that it appended.
+    pub fn drain(&mut self, outlet: &Outlet, out: &mut Vec<u8>) -> usize {
+        for one in &outlet.boxes {
+            let records = std::mem::take(&mut *one.lock());
+            self.waiting.extend(records.into_iter().map(|record| (record.sequence, record)));
+        }
+        let mut appended = 0;
+        while let Some(record) = self.waiting.remove(&self.next) {
+            self.encode(&record, out);
+            self.next += 1;
+            appended += 1;
+        }
+        appended
+    }
+
+    /// Records that wait for one with a smaller number. Zero when the server is idle.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn encode(&mut self, record: &Record, out: &mut Vec<u8>) {
+        match &record.body {
+            Body::Command(bytes) => {
+                self.select(record.database, out);
+                out.extend_from_slice(bytes);
+            }
+            Body::Request { request, words, more } => {
+                self.select(record.database, out);
+                encode_args(request.args(), *words, more, out);
+            }
+            Body::Transaction(commands) => self.encode_transaction(commands, out),
+            Body::Sent { .. } => unreachable!("replaced before it was published"),
+        }
+    }
+
+    fn encode_transaction(&mut self, commands: &[(u8, Box<[u8]>)], out: &mut Vec<u8>) {
+        if let [(database, only)] = commands {
+            self.select(*database, out);
+            out.extend_from_slice(only);
+            return;
+        }
+        let Some((first, _)) = commands.first() else { return };
+        self.select(*first, out);
+        out.extend_from_slice(&command(&[b"MULTI"]));
+        for (database, bytes) in commands {
+            self.select(*database, out);
+            out.extend_from_slice(bytes);
+        }
+        out.extend_from_slice(&command(&[b"EXEC"]));
+    }
+
+    fn select(&mut self, database: u8, out: &mut Vec<u8>) {
+        if self.selected != Some(database) {
+            self.selected = Some(database);
+            let mut digits = itoa::Buffer::new();
+            out.extend_from_slice(&command(&[b"SELECT", digits.format(database).as_bytes()]));
+        }
+    }
+}
+
+/// A command in the form in which records keep it.
+pub fn command(words: &[&[u8]]) -> Box<[u8]> {
+    let mut out = Vec::with_capacity(16 + words.iter().map(|word| word.len() + 16).sum::<usize>());
+    let mut writer = Writer::new(&mut out, Protocol::Resp2);
+    writer.array(words.len() as u64);
+    for word in words {
+        writer.bulk(word);
+    }
+    out.into_boxed_slice()
+}
+
+/// Appends the first `words` words of a client's command, and `more` behind them, to `out`.
+pub fn encode_args(args: Args<'_>, words: usize, more: &[Box<[u8]>], out: &mut Vec<u8>) {
+    Writer::new(out, Protocol::Resp2).array((words + more.len()) as u64);
+    for index in 0..words {
+        match args.chunked(index) {
+            None => Writer::new(out, Protocol::Resp2).bulk(args.get(index)),
+            Some(chunked) => {
+                Writer::new(out, Protocol::Resp2).bulk_header(chunked.len() as u64);
+                for chunk in chunked.chunks() {
+                    out.extend_from_slice(chunk);
+                }
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+    for word in more {
+        Writer::new(out, Protocol::Resp2).bulk(word);
+    }
+}

@@ -1,0 +1,86 @@
+//! The keyspace: databases of 1024 shards, each behind a latch; key locks, the gate, walks.
+//!
+//! Suggested reading order: `key`, `database`, `hold` (the one way in), `locks`, `gate`.
+
+pub mod database;
+pub mod gate;
+pub mod hold;
+pub mod key;
+pub mod locks;
+pub mod lockset;
+pub mod walk;
+
+use self::gate::Gate;
+use self::key::{Key, ShardBy};
+use self::locks::{Lock, Owner};
+use crate::effects::Outlet;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// Shards of a database.
+pub const SHARDS: usize = 1024;
+
+/// Keys that one hold may cover: more go by key locks, in steps.
+pub const HELD_KEYS_MAX: usize = 64;
+
+/// Latches that one hold may take.
+pub const HELD_SHARDS_MAX: usize = HELD_KEYS_MAX;
+
+/// Units of work of one hold (see `structures::work`): about 50 microseconds on a cold machine.
+pub const HOLD_UNITS_MAX: u64 = 5000;
+
+/// All databases, with what orders and publishes their changes.
+pub struct Keyspace {
+    pub(crate) gate: Gate,
+    pub(crate) outlet: Outlet,
+    /// Per index, the database-wide lock: shared by every lock set, exclusive for FLUSHALL and
+    /// SWAPDB. Ordinary commands never look at it.
+    wide: Box<[Mutex<Lock>]>,
+    owners: AtomicU64,
+    shard_by: ShardBy,
+    workers: usize,
+}
+
+impl Keyspace {
+    /// A keyspace of `databases` empty databases, for `workers` threads.
+    pub fn new(workers: usize, databases: usize, shard_by: ShardBy) -> Keyspace {
+        Keyspace {
+            gate: Gate::new(workers, databases),
+            outlet: Outlet::new(workers),
+            wide: (0..databases).map(|_| Mutex::new(Lock::default())).collect(),
+            owners: AtomicU64::new(0),
+            shard_by,
+            workers,
+        }
+    }
+
+    /// The outlet of all changes.
+    pub fn outlet(&self) -> &Outlet {
+        &self.outlet
+    }
+
+    /// Number of databases.
+    pub fn databases(&self) -> usize {
+        self.wide.len()
+    }
+
+    /// Number of threads that take latches.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Hashes a key and chooses its shard.
+    #[inline]
+    pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
+        self.shard_by.key(bytes)
+    }
+
+    /// A number for a new lock set.
+    pub fn new_owner(&self) -> Owner {
+        self.owners.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn wide(&self, database: u8) -> &Mutex<Lock> {
+        &self.wide[database as usize]
+    }
+}

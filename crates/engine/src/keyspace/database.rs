@@ -1,0 +1,187 @@
+//! One database: 1024 shards, each behind its latch, with what walks and counts need.
+//!
+//! A database is replaced, never emptied: FLUSHALL and SWAPDB exchange pointers under the gate, and
+//! whoever still works on the old object keeps it alive by its reference.
+
+use std::collections::BTreeMap;
+
+use crossbeam_utils::CachePadded;
+use structures::object::Object;
+use structures::table::Table;
+use structures::work;
+
+use super::SHARDS;
+use super::locks::KeyLocks;
+use crate::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, OnceLock};
+
+/// No entry of the shard has an expiry.
+pub const NEVER: i64 = i64::MAX;
+
+/// The contents of one shard, reached only through its latch.
+#[derive(Default)]
+pub struct Shard {
+    /// The keys and their values.
+    pub table: Table<Object>,
+    /// Keys that a multi-step command holds.
+    pub locks: KeyLocks,
+    /// Keys that some transaction watches.
+    pub watches: Watches,
+}
+
+/// The number of writes that a watched key has seen since it was first watched. Every watcher of
+/// the key shares it, so a write to a key with ten thousand watchers costs one increment.
+pub type WatchedKey = Arc<AtomicU64>;
+
+/// The watched keys of one shard.
+#[derive(Default)]
+pub struct Watches {
+    // Boxed and absent while nothing is watched, like the key locks.
+    table: Option<Box<BTreeMap<Box<[u8]>, WatchedKey>>>,
+}
+
+impl Watches {
+    /// The counter of `key`, to be compared with its later value.
+    pub fn watch(&mut self, key: &[u8]) -> WatchedKey {
+        work::nodes(2);
+        work::allocations(2);
+        let table = self.table.get_or_insert_default();
+        if let Some(watched) = table.get(key) {
+            return Arc::clone(watched);
+        }
+        let watched = WatchedKey::default();
+        table.insert(key.into(), Arc::clone(&watched));
+        watched
+    }
+
+    /// Gives a counter back; the last watcher removes it.
+    pub fn unwatch(&mut self, key: &[u8], watched: WatchedKey) {
+        work::nodes(2);
+        drop(watched);
+        let Some(table) = &mut self.table else { return };
+        if table.get(key).is_some_and(|mine| Arc::strong_count(mine) == 1) {
+            table.remove(key);
+        }
+        if table.is_empty() {
+            self.table = None;
+        }
+    }
+
+    /// Records a write to `key`.
+    #[inline]
+    pub fn touch(&self, key: &[u8]) {
+        if let Some(table) = &self.table {
+            work::nodes(2);
+            if let Some(watched) = table.get(key) {
+                watched.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Keys and expiries that one worker added minus those it removed.
+#[derive(Default)]
+pub struct Counters {
+    keys: AtomicI64,
+    expires: AtomicI64,
+}
+
+impl Counters {
+    /// Adds differences. Only the owning worker calls this, so no read-modify-write is needed.
+    #[inline]
+    pub(super) fn add(&self, keys: i64, expires: i64) {
+        self.keys.store(self.keys.load(Ordering::Relaxed) + keys, Ordering::Relaxed);
+        self.expires.store(self.expires.load(Ordering::Relaxed) + expires, Ordering::Relaxed);
+    }
+}
+
+struct Shards {
+    cells: Box<[CachePadded<Mutex<Shard>>]>,
+    /// The earliest expiry in each shard, readable without its latch.
+    earliest: Box<[AtomicI64]>,
+}
+
+/// A database object. Empty ones cost a few hundred bytes: shards come with the first access.
+pub struct Database {
+    shards: OnceLock<Shards>,
+    non_empty: [AtomicU64; SHARDS / 64],
+    counters: Box<[CachePadded<Counters>]>,
+}
+
+impl Database {
+    /// An empty database for a server with `workers` workers.
+    pub fn new(workers: usize) -> Database {
+        Database {
+            shards: OnceLock::new(),
+            non_empty: std::array::from_fn(|_| AtomicU64::new(0)),
+            counters: (0..workers).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    /// The latch of a shard.
+    #[inline]
+    pub fn shard(&self, shard: u16) -> &Mutex<Shard> {
+        &self.shards().cells[shard as usize]
+    }
+
+    /// Keys and keys with an expiry, summed over the workers: no latch, exact when nobody writes.
+    pub fn len(&self) -> (u64, u64) {
+        let sum = |field: fn(&Counters) -> &AtomicI64| {
+            self.counters.iter().map(|one| field(one).load(Ordering::Relaxed)).sum::<i64>().max(0)
+        };
+        (sum(|one| &one.keys) as u64, sum(|one| &one.expires) as u64)
+    }
+
+    /// The first shard at or after `from` that holds a key.
+    pub fn next_non_empty(&self, from: u16) -> Option<u16> {
+        let mut word = from as usize / 64;
+        let mut bits = self.non_empty.get(word)?.load(Ordering::Relaxed) & (!0 << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = self.non_empty.get(word)?.load(Ordering::Relaxed);
+        }
+        Some((word * 64) as u16 + bits.trailing_zeros() as u16)
+    }
+
+    /// The earliest expiry in a shard, [`NEVER`] if it has none. May be too early, never too late.
+    pub fn earliest(&self, shard: u16) -> i64 {
+        match self.shards.get() {
+            Some(shards) => shards.earliest[shard as usize].load(Ordering::Relaxed),
+            None => NEVER,
+        }
+    }
+
+    pub(super) fn counters(&self, worker: usize) -> &Counters {
+        &self.counters[worker]
+    }
+
+    /// Called under the shard's latch when the shard became empty or stopped being so.
+    pub(super) fn set_non_empty(&self, shard: u16, non_empty: bool) {
+        let bit = 1u64 << (shard % 64);
+        let word = &self.non_empty[shard as usize / 64];
+        if non_empty {
+            word.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Called under the shard's latch when its earliest expiry changed.
+    pub(super) fn set_earliest(&self, shard: u16, at_ms: i64) {
+        self.shards().earliest[shard as usize].store(at_ms, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn shards(&self) -> &Shards {
+        self.shards.get_or_init(|| Shards {
+            cells: (0..SHARDS).map(|_| CachePadded::new(Mutex::new(Shard::default()))).collect(),
+            earliest: (0..SHARDS).map(|_| AtomicI64::new(NEVER)).collect(),
+        })
+    }
+
+    /// Takes the contents apart for the reaper; only when nobody else holds the object.
+    pub(crate) fn into_tables(self) -> impl Iterator<Item = Table<Object>> {
+        let cells = self.shards.into_inner().map(|shards| shards.cells).unwrap_or_default();
+        cells.into_iter().map(|cell| std::mem::take(&mut cell.lock().table))
+    }
+}

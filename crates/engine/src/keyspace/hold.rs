@@ -1,0 +1,411 @@
+//! Hot path. A hold: the latches of some keys, taken together, and what may be done under them.
+//!
+//! Nothing in here waits, logs, or frees anything large. What must happen after the latches are
+//! released (frees, wake-ups, publishing records) is noted in the [`Ledger`] and settled by the
+//! worker. The work of every hold is counted and, in debug and test builds, asserted.
+
+use arrayvec::ArrayVec;
+use structures::object::Object;
+use structures::table::{EntryMut, EntryRef, Expire, NewValue, OwnedEntry};
+use structures::work;
+
+use super::database::{Database, NEVER, Shard};
+use super::key::Key;
+use super::locks::{Access, Address, NOBODY, Owner};
+use super::{HELD_SHARDS_MAX, HOLD_UNITS_MAX, Keyspace};
+use crate::effects::{Body, Outlet, Record};
+use crate::sync::MutexGuard;
+
+/// A key that a command wants to touch, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The key.
+    pub key: Key<'a>,
+    /// Whether the command reads or writes it.
+    pub access: Access,
+}
+
+/// On whose behalf a hold is taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    /// The worker that takes it; it must be the calling thread's.
+    pub worker: usize,
+    /// The index of the client's database.
+    pub database: u8,
+    /// The lock set that the command holds, [`NOBODY`] in the normal case.
+    pub owner: Owner,
+    /// Unix time in milliseconds: the same for all that one command sees.
+    pub now_ms: i64,
+}
+
+/// Somebody else holds one of the keys, or the whole database: take key locks and wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Locked;
+
+/// What a hold leaves to be done after its latches.
+#[derive(Default)]
+pub struct Ledger {
+    /// Effects, numbered, not yet published.
+    pub records: Vec<Record>,
+    /// Set while a transaction collects its effects into one record.
+    pub transaction: Option<Vec<(u8, Box<[u8]>)>>,
+    /// Values that left the keyspace.
+    pub dropped: Vec<Object>,
+    /// Connections that were granted a lock.
+    pub woken: Vec<Address>,
+    /// Keys removed because their time had come.
+    pub expired: u64,
+    /// Lookups that found their key.
+    pub hits: u64,
+    /// Lookups that did not.
+    pub misses: u64,
+    /// Units of work of the largest hold since this was last cleared.
+    pub largest_units: u64,
+}
+
+struct HeldShard<'h> {
+    shard: u16,
+    keys_before: usize,
+    expires_before: usize,
+    guard: MutexGuard<'h, Shard>,
+}
+
+/// The latches of a command's keys.
+pub struct Hold<'h> {
+    held: ArrayVec<HeldShard<'h>, HELD_SHARDS_MAX>,
+    database: &'h Database,
+    outlet: &'h Outlet,
+    scope: Scope,
+    ledger: &'h mut Ledger,
+}
+
+impl Keyspace {
+    /// Takes the caller's gate slot and the latches of all `wanted` keys, in ascending order, runs
+    /// `step` and releases them.
+    ///
+    /// # Errors
+    /// [`Locked`] when a key or the database is held by somebody else; nothing was done then.
+    #[inline]
+    pub fn hold<R>(
+        &self,
+        scope: Scope,
+        wanted: &[Wanted<'_>],
+        ledger: &mut Ledger,
+        step: impl FnOnce(&mut Hold<'_>) -> R,
+    ) -> Result<R, Locked> {
+        let slot = self.gate.enter(scope.worker);
+        let reserved = slot.reserved[scope.database as usize];
+        if reserved != NOBODY && reserved != scope.owner {
+            return Err(Locked);
+        }
+        let database = &*slot.databases[scope.database as usize];
+        self.hold_in(database, scope, wanted, ledger, step)
+    }
+
+    /// The same in a database object that the caller keeps alive, current or not.
+    ///
+    /// # Errors
+    /// As [`Keyspace::hold`].
+    #[inline]
+    pub fn hold_in<R>(
+        &self,
+        database: &Database,
+        scope: Scope,
+        wanted: &[Wanted<'_>],
+        ledger: &mut Ledger,
+        step: impl FnOnce(&mut Hold<'_>) -> R,
+    ) -> Result<R, Locked> {
+        let before = work::counted();
+        let held = take_latches(database, wanted);
+        let mut hold = Hold { held, database, outlet: &self.outlet, scope, ledger };
+        if !hold.admits(wanted) {
+            return Err(Locked);
+        }
+        let result = step(&mut hold);
+        hold.finish(before);
+        Ok(result)
+    }
+
+    /// One shard of a database object, whatever of it is locked: for walks and expiry.
+    pub fn hold_shard<R>(
+        &self,
+        database: &Database,
+        scope: Scope,
+        shard: u16,
+        ledger: &mut Ledger,
+        step: impl FnOnce(&mut Hold<'_>) -> R,
+    ) -> R {
+        let before = work::counted();
+        let held = std::iter::once(take_latch(database, shard)).collect();
+        let mut hold = Hold { held, database, outlet: &self.outlet, scope, ledger };
+        let result = step(&mut hold);
+        hold.finish(before);
+        result
+    }
+}
+
+#[inline]
+fn take_latches<'h>(
+    database: &'h Database,
+    wanted: &[Wanted<'_>],
+) -> ArrayVec<HeldShard<'h>, HELD_SHARDS_MAX> {
+    let mut held = ArrayVec::new();
+    if let [only] = wanted {
+        held.push(take_latch(database, only.key.shard));
+        return held;
+    }
+    let mut shards: ArrayVec<u16, HELD_SHARDS_MAX> = ArrayVec::new();
+    for one in wanted {
+        if let Err(at) = shards.binary_search(&one.key.shard) {
+            shards.insert(at, one.key.shard);
+        }
+    }
+    held.extend(shards.into_iter().map(|shard| take_latch(database, shard)));
+    held
+}
+
+#[inline]
+fn take_latch(database: &Database, shard: u16) -> HeldShard<'_> {
+    let guard = database.shard(shard).lock();
+    let (keys_before, expires_before) = (guard.table.len(), guard.table.expires_len());
+    HeldShard { shard, keys_before, expires_before, guard }
+}
+
+impl<'h> Hold<'h> {
+    /// The time of the command, Unix milliseconds.
+    #[inline]
+    pub fn now_ms(&self) -> i64 {
+        self.scope.now_ms
+    }
+
+    /// The database object that the latches belong to.
+    pub fn database(&self) -> &'h Database {
+        self.database
+    }
+
+    /// The entry of `key`, unless it is absent or its time has come.
+    #[inline]
+    pub fn read(&mut self, key: Key<'_>) -> Option<EntryRef<'_, Object>> {
+        self.purge(key);
+        self.shard(key).table.find(key.hash, key.bytes)
+    }
+
+    /// The same, to be changed in place.
+    #[inline]
+    pub fn write(&mut self, key: Key<'_>) -> Option<EntryMut<'_, Object>> {
+        self.purge(key);
+        self.shard(key).table.find_mut(key.hash, key.bytes)
+    }
+
+    /// The same as [`Hold::read`], counted as a hit or a miss.
+    #[inline]
+    pub fn look_up(&mut self, key: Key<'_>) -> Option<EntryRef<'_, Object>> {
+        self.purge(key);
+        let ledger = &mut *self.ledger;
+        let shard = match &mut self.held[..] {
+            [only] => &only.guard,
+            all => &all.iter().find(|held| held.shard == key.shard)?.guard,
+        };
+        let entry = shard.table.find(key.hash, key.bytes);
+        match entry {
+            Some(_) => ledger.hits += 1,
+            None => ledger.misses += 1,
+        }
+        entry
+    }
+
+    /// Sets the value of a key that may exist, with any type. Returns whether it did.
+    #[inline]
+    pub fn upsert(&mut self, key: Key<'_>, value: NewValue<'_, Object>, expire: Expire) -> bool {
+        let shard = self.shard(key);
+        let upserted = shard.table.upsert(key.hash, key.bytes, value, expire);
+        let (existed, old) = (upserted.existed, upserted.old);
+        shard.watches.touch(key.bytes);
+        if let Some(old) = old {
+            self.discard(old);
+        }
+        existed
+    }
+
+    /// Adds a key that is absent.
+    pub fn insert(&mut self, key: Key<'_>, value: NewValue<'_, Object>, expire_ms: Option<i64>) {
+        self.shard(key).table.insert(key.hash, key.bytes, value, expire_ms);
+    }
+
+    /// Removes `key` with its value. Returns whether it was there.
+    pub fn delete(&mut self, key: Key<'_>) -> bool {
+        match self.shard(key).table.remove(key.hash, key.bytes) {
+            Some(removed) => {
+                self.discard_removed(removed);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Hands a value that left the keyspace to whoever frees it after the latches.
+    #[inline]
+    pub fn discard(&mut self, object: Object) {
+        self.ledger.dropped.push(object);
+    }
+
+    /// Tells everybody who watches `key` that it changed.
+    #[inline]
+    pub fn touched(&mut self, key: Key<'_>) {
+        self.shard(key).watches.touch(key.bytes);
+    }
+
+    /// The change is the client's command as it was sent.
+    #[inline]
+    pub fn verbatim(&mut self, args: resp::Args<'_>) {
+        self.sent(args, args.len(), Vec::new());
+    }
+
+    /// The change is the first `words` words of the client's command, with others behind them.
+    pub fn verbatim_beginning(&mut self, args: resp::Args<'_>, words: usize, more: &[&[u8]]) {
+        self.sent(args, words, more.iter().map(|&word| word.into()).collect());
+    }
+
+    #[inline]
+    fn sent(&mut self, args: resp::Args<'_>, words: usize, more: Vec<Box<[u8]>>) {
+        if self.ledger.transaction.is_none() {
+            return self.record(Body::Sent { words, more });
+        }
+        let mut bytes = Vec::new();
+        if self.outlet.is_attached() {
+            crate::effects::encode_args(args, words, &more, &mut bytes);
+        }
+        self.in_transaction(bytes.into_boxed_slice());
+    }
+
+    /// The change is this command instead of the client's.
+    pub fn replaced_by(&mut self, words: &[&[u8]]) {
+        let body =
+            if self.outlet.is_attached() { crate::effects::command(words) } else { Box::default() };
+        if self.ledger.transaction.is_some() {
+            self.in_transaction(body);
+        } else {
+            self.record(Body::Command(body));
+        }
+    }
+
+    /// The latched part of a shard, for walks and lock sets.
+    pub fn shard_mut(&mut self, shard: u16) -> &mut Shard {
+        let at = self.held.iter().position(|held| held.shard == shard);
+        // The caller asked for this shard when it took the hold.
+        &mut self.held[at.expect("the shard is held")].guard
+    }
+
+    /// What is left to do after the latches.
+    pub fn ledger(&mut self) -> &mut Ledger {
+        self.ledger
+    }
+
+    /// Removes an entry whose time has come, with its effect and its watchers told.
+    pub fn expire(&mut self, removed: OwnedEntry<Object>, shard: u16) {
+        self.ledger.expired += 1;
+        self.shard_mut(shard).watches.touch(removed.key());
+        self.replaced_by(&[b"DEL", removed.key()]);
+        self.discard_removed(removed);
+    }
+
+    #[inline]
+    fn shard(&mut self, key: Key<'_>) -> &mut Shard {
+        if self.held.len() == 1 {
+            debug_assert_eq!(self.held[0].shard, key.shard, "the key is not held");
+            return &mut self.held[0].guard;
+        }
+        self.shard_mut(key.shard)
+    }
+
+    #[inline]
+    fn purge(&mut self, key: Key<'_>) {
+        if self.shard(key).table.expires_len() != 0 {
+            self.purge_expired(key);
+        }
+    }
+
+    fn purge_expired(&mut self, key: Key<'_>) {
+        let now_ms = self.scope.now_ms;
+        let table = &mut self.shard(key).table;
+        let entry = table.find(key.hash, key.bytes);
+        if entry.is_some_and(|entry| entry.expire_at().is_some_and(|at_ms| at_ms <= now_ms))
+            && let Some(removed) = table.remove(key.hash, key.bytes)
+        {
+            self.expire(removed, key.shard);
+        }
+    }
+
+    fn discard_removed(&mut self, removed: OwnedEntry<Object>) {
+        if let Some(object) = removed.into_object() {
+            self.discard(object);
+        }
+    }
+
+    #[inline]
+    fn record(&mut self, body: Body) {
+        let sequence = self.outlet.next();
+        if self.outlet.is_attached() {
+            let database = self.scope.database;
+            self.ledger.records.push(Record { sequence, database, body });
+        }
+    }
+
+    fn in_transaction(&mut self, command: Box<[u8]>) {
+        let database = self.scope.database;
+        if let Some(commands) = &mut self.ledger.transaction {
+            commands.push((database, command));
+        }
+    }
+
+    /// Ends a transaction that collected its effects: they become one record, numbered now.
+    pub fn end_transaction(&mut self) {
+        if let Some(commands) = self.ledger.transaction.take()
+            && !commands.is_empty()
+        {
+            self.record(Body::Transaction(commands));
+        }
+    }
+
+    #[inline]
+    fn admits(&mut self, wanted: &[Wanted<'_>]) -> bool {
+        wanted.iter().all(|one| {
+            let owner = self.scope.owner;
+            let locks = &self.shard(one.key).locks;
+            locks.is_empty() || locks.admits(one.key.bytes, one.access, owner)
+        })
+    }
+
+    /// Publishes what changed in the shards, releases the latches and checks the budget.
+    #[inline]
+    fn finish(mut self, units_before: u64) {
+        self.update_counts();
+        let Hold { held, ledger, .. } = self;
+        drop(held);
+        let units = work::counted().wrapping_sub(units_before);
+        ledger.largest_units = ledger.largest_units.max(units);
+        if cfg!(all(debug_assertions, not(shuttle))) {
+            assert!(units <= HOLD_UNITS_MAX, "a hold did {units} units of work");
+        }
+    }
+
+    #[inline]
+    fn update_counts(&mut self) {
+        for held in &mut self.held {
+            let (keys, expires) = (held.guard.table.len(), held.guard.table.expires_len());
+            if keys == held.keys_before && expires == held.expires_before && expires == 0 {
+                continue;
+            }
+            let added = keys as i64 - held.keys_before as i64;
+            let timed = expires as i64 - held.expires_before as i64;
+            self.database.counters(self.scope.worker).add(added, timed);
+            if (keys == 0) != (held.keys_before == 0) {
+                self.database.set_non_empty(held.shard, keys != 0);
+            }
+            let earliest = held.guard.table.earliest().unwrap_or(NEVER);
+            if self.database.earliest(held.shard) != earliest {
+                self.database.set_earliest(held.shard, earliest);
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The two lanes beside the workers: the slow lane computes, the reaper frees. Neither takes a latch.
+//!
+//! Both are queues of resumable work in steps of about a millisecond, served in turn, so that no
+//! job waits for another to end. The server gives each a thread; the engine only says what to do.
+
+use std::collections::VecDeque;
+
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Nodes that are freed in one step of the reaper.
+pub const REAPER_STEP_NODES: usize = 4096;
+
+/// Pieces of garbage beyond which a connection that adds one frees a bounded share itself.
+pub const REAPER_BACKLOG_MAX: usize = 1024;
+
+/// Nodes that a connection frees itself, after its latches, when the reaper is behind.
+pub const OWN_SHARE_NODES: usize = 64;
+
+/// Something that may be large and must be freed in pieces.
+pub trait Discard: Send {
+    /// Frees about `nodes` nodes. Returns true when nothing large is left.
+    fn discard_step(&mut self, nodes: usize) -> bool;
+}
+
+/// Plain values whose destruction is one piece, long or short: only for the reaper's thread.
+pub struct Whole<T: Send>(pub Option<T>);
+
+impl<T: Send> Discard for Whole<T> {
+    fn discard_step(&mut self, _nodes: usize) -> bool {
+        self.0 = None;
+        true
+    }
+}
+
+/// A computation that goes on where it stopped.
+pub trait Job: Send {
+    /// Works for about a millisecond. Returns true when it is finished; it has then told its
+    /// connection.
+    fn step(&mut self) -> bool;
+}
+
+/// Wakes the thread that serves a lane.
+pub type WakeLane = Box<dyn Fn() + Send + Sync>;
+
+/// A queue of work that one thread serves in turn.
+pub struct Lane<T: ?Sized> {
+    queue: Mutex<VecDeque<Box<T>>>,
+    idle: AtomicBool,
+    wake: WakeLane,
+    /// Steps done since the server started.
+    pub steps: AtomicU64,
+    /// Pieces of work finished.
+    pub finished: AtomicU64,
+}
+
+/// Where the values go that left the keyspace.
+pub type Reaper = Lane<dyn Discard>;
+
+/// Where stores are computed.
+pub type SlowLane = Lane<dyn Job>;
+
+impl<T: ?Sized> Lane<T> {
+    /// An empty lane. `wake` is called when work arrives while the lane is idle.
+    pub fn new(wake: WakeLane) -> Lane<T> {
+        Lane {
+            queue: Mutex::new(VecDeque::new()),
+            idle: AtomicBool::new(true),
+            wake,
+            steps: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds a piece of work at the end.
+    pub fn push(&self, work: Box<T>) {
+        self.queue.lock().push_back(work);
+        if self.idle.swap(false, Ordering::AcqRel) {
+            (self.wake)();
+        }
+    }
+
+    /// Pieces of work that wait.
+    pub fn len(&self) -> usize {
+        self.queue.lock().len()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Serves the piece of work at the front once. Returns false when there was none: the thread
+    /// may sleep until it is woken.
+    fn serve(&self, step: impl FnOnce(&mut T) -> bool) -> bool {
+        let next = self.queue.lock().pop_front();
+        let Some(mut work) = next else {
+            self.idle.store(true, Ordering::Release);
+            // Work that came between the look and the store has seen a busy lane and woke nobody.
+            return !self.is_empty();
+        };
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        if step(&mut work) {
+            self.finished.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.queue.lock().push_back(work);
+        }
+        true
+    }
+}
+
+impl Reaper {
+    /// Frees a piece of the oldest garbage. Returns false when there is none.
+    pub fn reap(&self) -> bool {
+        self.serve(|garbage| garbage.discard_step(REAPER_STEP_NODES))
+    }
+
+    /// Takes something that left the keyspace. A caller that produces faster than the reaper frees
+    /// is slowed by a bounded share of the work. Never called under a latch.
+    pub fn discard(&self, mut garbage: Box<dyn Discard>) {
+        if self.len() > REAPER_BACKLOG_MAX && garbage.discard_step(OWN_SHARE_NODES) {
+            return;
+        }
+        self.push(garbage);
+    }
+}
+
+impl SlowLane {
+    /// Advances the oldest job by a step. Returns false when there is none.
+    pub fn advance(&self) -> bool {
+        self.serve(|job| job.step())
+    }
+}

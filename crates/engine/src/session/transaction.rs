@@ -1,0 +1,118 @@
+//! Transactions: commands that wait for EXEC, and the keys that it depends on.
+
+use resp::Request;
+
+use crate::command::Command;
+use crate::keyspace::Keyspace;
+use crate::keyspace::database::{Database, WatchedKey};
+use crate::keyspace::hold::{Hold, Ledger, Scope, Wanted};
+use crate::keyspace::key::Key;
+use crate::keyspace::locks::Access;
+use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
+
+/// Queued commands in one piece of the queue, so that no long queue is ever copied to grow.
+const PIECE: usize = 256;
+
+/// A command that waits for EXEC.
+pub struct Queued {
+    /// Which command.
+    pub command: &'static Command,
+    /// Its arguments, the name included.
+    pub request: Request,
+}
+
+/// What was sent since MULTI.
+#[derive(Default)]
+pub struct Transaction {
+    pieces: Vec<Vec<Queued>>,
+    len: usize,
+    /// Bytes of all arguments.
+    pub bytes: usize,
+    /// A command was refused while queueing: EXEC fails.
+    pub spoiled: bool,
+}
+
+impl Transaction {
+    /// Adds a command at the end.
+    pub fn push(&mut self, queued: Queued) {
+        self.bytes += queued.request.args().total_bytes();
+        self.len += 1;
+        match self.pieces.last_mut() {
+            Some(piece) if piece.len() < PIECE => piece.push(queued),
+            _ => {
+                let mut piece = Vec::with_capacity(if self.len == 1 { 4 } else { PIECE });
+                piece.push(queued);
+                self.pieces.push(piece);
+            }
+        }
+    }
+
+    /// Number of queued commands.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The command at `index`.
+    pub fn get(&self, index: usize) -> Option<&Queued> {
+        self.pieces.get(index / PIECE)?.get(index % PIECE)
+    }
+
+    /// All commands in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Queued> {
+        self.pieces.iter().flatten()
+    }
+}
+
+/// A key that a session watches.
+pub struct Watch {
+    /// The index of the database it was watched in.
+    pub database: u8,
+    /// The key.
+    pub name: Box<[u8]>,
+    /// The database object of that time.
+    object: Arc<Database>,
+    watched: WatchedKey,
+    seen: u64,
+    existed: bool,
+}
+
+impl Watch {
+    /// Begins to watch `name`.
+    pub fn begin(keyspace: &Keyspace, scope: Scope, name: &[u8], ledger: &mut Ledger) -> Watch {
+        let object = keyspace.current(scope);
+        let key = keyspace.key(name);
+        let (existed, watched) = keyspace.hold_shard(&object, scope, key.shard, ledger, |hold| {
+            let existed = hold.read(key).is_some();
+            (existed, hold.shard_mut(key.shard).watches.watch(name))
+        });
+        let seen = watched.load(Ordering::Relaxed);
+        Watch { database: scope.database, name: name.into(), object, watched, seen, existed }
+    }
+
+    /// What a hold must cover to check this watch.
+    pub fn wanted(&self, keyspace: &Keyspace) -> Wanted<'_> {
+        Wanted { key: keyspace.key(&self.name), access: Access::Shared }
+    }
+
+    /// Whether the key has changed. The hold covers the key in the database that the watch names.
+    ///
+    /// After FLUSHALL or SWAPDB the index names another object: the key has changed unless it is
+    /// absent in both.
+    pub fn is_spoiled(&self, hold: &mut Hold<'_>, key: Key<'_>) -> bool {
+        let exists = hold.read(key).is_some();
+        if self.watched.load(Ordering::Relaxed) != self.seen {
+            return true;
+        }
+        !std::ptr::eq(hold.database(), &*self.object) && (self.existed || exists)
+    }
+
+    /// Stops watching.
+    pub fn end(self, keyspace: &Keyspace, scope: Scope, ledger: &mut Ledger) {
+        let Watch { name, object, watched, .. } = self;
+        let shard = keyspace.key(&name).shard;
+        keyspace.hold_shard(&object, scope, shard, ledger, |hold| {
+            hold.shard_mut(shard).watches.unwatch(&name, watched);
+        });
+    }
+}

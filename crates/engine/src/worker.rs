@@ -1,0 +1,477 @@
+//! Hot path. A worker: executes the commands of its sessions, one after another, on one thread.
+//!
+//! The engine's half of a worker; sockets are the server's. See `docs/life-of-a-command.md`.
+
+use std::collections::BTreeSet;
+
+use arrayvec::ArrayVec;
+use resp::{Args, Request};
+use structures::object::{Object, ObjectRemains};
+
+use crate::command::{Call, Command, Context, Flags, Flow, Outcome, Run, TaskSeed};
+use crate::commands;
+use crate::effects::Body;
+use crate::engine::Engine;
+use crate::errors::{self, CommandError};
+use crate::keyspace::HELD_KEYS_MAX;
+use crate::keyspace::hold::{Ledger, Locked, Scope, Wanted};
+use crate::keyspace::locks::{NOBODY, Owner};
+use crate::lanes::Discard;
+use crate::observe::WorkerStats;
+use crate::observe::stalls::{LongHold, NOTABLE_HOLD_US};
+use crate::session::Session;
+use crate::session::transaction::Queued;
+use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
+use crate::task::{Start, Task};
+
+/// Values with at most this many nodes are freed where they were replaced, after the latches.
+const FREED_HERE_NODES: usize = 8;
+
+/// Units of work that a command may do in steps before others get their turn.
+const INLINE_UNITS: u64 = 3000;
+
+/// Requests above this size are moved into their effect record, not copied.
+const COPIED_RECORD_BYTES: usize = 16 * 1024;
+
+/// A parsed command.
+pub enum Incoming<'a> {
+    /// Still in the connection's read buffer.
+    Borrowed(Args<'a>),
+    /// Too large for it, or waited for something.
+    Owned(Request),
+}
+
+impl Incoming<'_> {
+    fn args(&self) -> Args<'_> {
+        match self {
+            Incoming::Borrowed(args) => *args,
+            Incoming::Owned(request) => request.args(),
+        }
+    }
+
+    fn into_request(self) -> Request {
+        match self {
+            Incoming::Borrowed(args) => Request::from_args(args),
+            Incoming::Owned(request) => request,
+        }
+    }
+
+    fn has_chunked(&self) -> bool {
+        match self {
+            Incoming::Borrowed(_) => false,
+            Incoming::Owned(request) => request.has_chunked(),
+        }
+    }
+}
+
+/// When the turn began, to tell computing from being kept off the processor.
+#[derive(Default)]
+struct Turn {
+    ticks: u64,
+    cpu_ns: u64,
+    off_cpu_ns: u64,
+}
+
+/// One thread's part of the engine.
+pub struct Worker {
+    /// Its number.
+    pub id: usize,
+    /// What all workers share.
+    pub engine: Arc<Engine>,
+    /// What the current command leaves to be done after its latches.
+    pub ledger: Ledger,
+    /// Unix milliseconds at the beginning of the turn.
+    pub now_ms: i64,
+    /// Garbage for the reaper, handed over at the end of the turn.
+    pub garbage: Vec<Box<dyn Discard>>,
+    timers: BTreeSet<(i64, u64)>,
+    last_ticks: u64,
+    turn: Turn,
+}
+
+impl Worker {
+    /// The worker with this number.
+    pub fn new(engine: Arc<Engine>, id: usize) -> Worker {
+        let now_ms = (engine.clock.unix_ms)();
+        Worker {
+            id,
+            engine,
+            ledger: Ledger::default(),
+            now_ms,
+            garbage: Vec::new(),
+            timers: BTreeSet::new(),
+            last_ticks: 0,
+            turn: Turn::default(),
+        }
+    }
+
+    /// This worker's counters.
+    #[inline]
+    pub fn stats(&self) -> &WorkerStats {
+        &self.engine.stats.workers[self.id]
+    }
+
+    /// The server's cycle counter.
+    #[inline]
+    pub fn ticks(&self) -> u64 {
+        (self.engine.clock.ticks)()
+    }
+
+    /// On whose behalf a session's holds are taken, without locks.
+    #[inline]
+    pub fn scope(&self, session: &Session) -> Scope {
+        let (worker, database) = (self.id, session.database);
+        Scope { worker, database, owner: NOBODY, now_ms: self.now_ms }
+    }
+
+    /// A turn begins: the clocks are read once for all its commands.
+    pub fn begin_turn(&mut self) {
+        let clock = &self.engine.clock;
+        self.now_ms = (clock.unix_ms)();
+        let cpu_ns = (clock.thread_cpu_ns)();
+        self.turn = Turn { ticks: (clock.ticks)(), cpu_ns, off_cpu_ns: 0 };
+        self.last_ticks = self.turn.ticks;
+    }
+
+    /// The turn ends: garbage goes to the reaper, the histograms get their entry.
+    pub fn end_turn(&mut self) {
+        for garbage in self.garbage.drain(..) {
+            self.engine.reaper.discard(garbage);
+        }
+        let (hits, misses) = (self.ledger.hits, self.ledger.misses);
+        let expired = self.ledger.expired;
+        (self.ledger.hits, self.ledger.misses, self.ledger.expired) = (0, 0, 0);
+        self.stats().hits.add(hits);
+        self.stats().misses.add(misses);
+        self.stats().expired.add(expired);
+        let clock = &self.engine.clock;
+        let wall_ns = clock.ns((clock.ticks)().wrapping_sub(self.turn.ticks));
+        let cpu_ns = (clock.thread_cpu_ns)().saturating_sub(self.turn.cpu_ns);
+        self.stats().turns.record(wall_ns);
+        self.stats().turns_cpu.record(cpu_ns);
+    }
+
+    /// Time passes that no command is to be charged with: reading, parsing, waiting.
+    #[inline]
+    pub fn skip_time(&mut self) {
+        self.last_ticks = self.ticks();
+    }
+
+    /// Resumes a session at a time.
+    pub(crate) fn resume_at(&mut self, at_ms: i64, session: u64) {
+        self.timers.insert((at_ms, session));
+    }
+
+    /// A session whose time has come.
+    pub fn due(&mut self) -> Option<u64> {
+        let &(at_ms, session) = self.timers.first()?;
+        if at_ms > self.now_ms {
+            return None;
+        }
+        self.timers.pop_first();
+        Some(session)
+    }
+
+    /// When the next session's time comes.
+    pub fn next_due_ms(&self) -> Option<i64> {
+        self.timers.first().map(|&(at_ms, _)| at_ms)
+    }
+
+    /// Executes a command: its reply is queued, or `session.running` is set.
+    pub fn execute(&mut self, session: &mut Session, incoming: Incoming<'_>) {
+        let args = incoming.args();
+        let Some(command) = commands::find(args.prefix(0)) else {
+            let error = unknown(args);
+            session.spoil_transaction();
+            return self.refuse(session, error);
+        };
+        if !command.row.arity.accepts(args.len()) {
+            self.stats().commands[commands::position(command)].rejected.add(1);
+            session.spoil_transaction();
+            return self.refuse(session, errors::wrong_arity(command.row.name));
+        }
+        if self.engine.pause.is_active() && self.is_paused(command) && !session.in_transaction() {
+            return self.start(session, command, incoming.into_request(), Start::Paused);
+        }
+        if incoming.has_chunked() && needs_contiguous(command, args) {
+            return self.start(session, command, incoming.into_request(), Start::Flatten);
+        }
+        if session.in_transaction() && !command.row.flags.has(Flags::CONTROLS_TRANSACTION) {
+            return self.queue(session, command, incoming.into_request());
+        }
+        self.dispatch(session, command, incoming);
+    }
+
+    fn queue(&mut self, session: &mut Session, command: &'static Command, request: Request) {
+        if let Some(transaction) = &mut session.transaction {
+            transaction.push(Queued { command, request });
+        }
+        session.reply().writer().simple("QUEUED");
+    }
+
+    fn dispatch(
+        &mut self,
+        session: &mut Session,
+        command: &'static Command,
+        incoming: Incoming<'_>,
+    ) {
+        let args = incoming.args();
+        let seed = TaskSeed { database: session.database, protocol: session.protocol };
+        let outcome = match &command.run {
+            Run::Keyed(_) => self.run_held(session, command, args, NOBODY),
+            Run::Wide { fits, .. } if fits(args) => self.run_held(session, command, args, NOBODY),
+            Run::Wide { .. } => Ok(Ok(Flow::Escalate)),
+            Run::Probing { .. } => self.run_held(session, command, args, NOBODY),
+            Run::Stepped(new) => match new(args, &seed) {
+                Ok(task) => return self.begin(session, command, incoming, task),
+                Err(error) => Ok(Err(error)),
+            },
+            Run::Plain(handler) => {
+                let mut call = Call { worker: self, session, args, task: None };
+                let outcome = handler(&mut call);
+                if let Some(task) = call.task {
+                    return self.begin(session, command, incoming, task);
+                }
+                Ok(outcome)
+            }
+        };
+        match outcome {
+            Err(Locked) => {
+                self.start(session, command, incoming.into_request(), Start::Locked);
+                self.advance(session, INLINE_UNITS);
+            }
+            Ok(Ok(Flow::Escalate)) => {
+                let (Run::Wide { task, .. } | Run::Probing { task, .. }) = &command.run else {
+                    return;
+                };
+                match task(args, &seed) {
+                    Ok(task) => self.begin(session, command, incoming, task),
+                    Err(error) => self.finish_now(session, command, Err(error)),
+                }
+            }
+            Ok(outcome) => {
+                self.settle_borrowed(args);
+                self.finish_now(session, command, outcome);
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        session: &mut Session,
+        command: &'static Command,
+        incoming: Incoming<'_>,
+        task: Box<dyn Task>,
+    ) {
+        self.start(session, command, incoming.into_request(), Start::Task(task));
+        self.advance(session, INLINE_UNITS);
+    }
+
+    /// Runs the handler of a command in one hold of its keys.
+    ///
+    /// # Errors
+    /// [`Locked`] if somebody else holds one of the keys.
+    #[inline]
+    pub(crate) fn run_held(
+        &mut self,
+        session: &mut Session,
+        command: &'static Command,
+        args: Args<'_>,
+        owner: Owner,
+    ) -> Result<Outcome, Locked> {
+        let (Run::Keyed(handler) | Run::Wide { handler, .. } | Run::Probing { handler, .. }) =
+            command.run
+        else {
+            return Ok(Ok(Flow::Escalate));
+        };
+        let scope = Scope { owner, ..self.scope(session) };
+        let Worker { engine, ledger, .. } = self;
+        let (keyspace, keys) = (&engine.keyspace, command.row.keys);
+        let count = keys.count(args);
+        if count == 1 {
+            let (at, access) = keys.get(0);
+            let wanted = [Wanted { key: keyspace.key(args.get(at)), access }];
+            return keyspace.hold(scope, &wanted, ledger, |hold| {
+                handler(&mut Context { hold, args, keys: &wanted, reply: session.reply() })
+            });
+        }
+        let wanted: ArrayVec<Wanted<'_>, HELD_KEYS_MAX> = (0..count)
+            .map(|index| {
+                let (at, access) = keys.get(index);
+                Wanted { key: keyspace.key(args.get(at)), access }
+            })
+            .collect();
+        keyspace.hold(scope, &wanted, ledger, |hold| {
+            handler(&mut Context { hold, args, keys: &wanted, reply: session.reply() })
+        })
+    }
+
+    #[inline]
+    fn finish_now(&mut self, session: &mut Session, command: &'static Command, outcome: Outcome) {
+        let now = self.ticks();
+        let ticks = now.wrapping_sub(self.last_ticks);
+        self.last_ticks = now;
+        self.note_hold(command, ticks);
+        self.finish(session, command, outcome, ticks);
+    }
+
+    /// Counts an execution and answers its error.
+    #[inline]
+    pub(crate) fn finish(
+        &mut self,
+        session: &mut Session,
+        command: &'static Command,
+        outcome: Outcome,
+        ticks: u64,
+    ) {
+        let stats = self.stats();
+        let row = &stats.commands[commands::position(command)];
+        row.calls.add(1);
+        row.ticks.add(ticks);
+        stats.executed.add(1);
+        if let Err(error) = outcome {
+            row.failed.add(1);
+            stats.errors.add(1);
+            session.reply().writer().error(error.0.as_bytes());
+        }
+    }
+
+    fn refuse(&mut self, session: &mut Session, error: CommandError) {
+        self.stats().errors.add(1);
+        session.reply().writer().error(error.0.as_bytes());
+    }
+
+    /// Puts the time of a command into the histogram of holds: an upper bound of what any of its
+    /// latches was held.
+    #[inline]
+    pub(crate) fn note_hold(&mut self, command: &'static Command, ticks: u64) {
+        let wall_ns = self.engine.clock.ns(ticks);
+        let units = std::mem::take(&mut self.ledger.largest_units);
+        let stats = self.stats();
+        stats.holds.record(wall_ns);
+        stats.hold_units.record(units);
+        if wall_ns >= NOTABLE_HOLD_US * 1000 {
+            self.note_long_hold(command, wall_ns, units);
+        }
+    }
+
+    #[cold]
+    fn note_long_hold(&mut self, command: &'static Command, wall_ns: u64, units: u64) {
+        let clock = &self.engine.clock;
+        let turn_ns = clock.ns((clock.ticks)().wrapping_sub(self.turn.ticks));
+        let cpu_ns = (clock.thread_cpu_ns)().saturating_sub(self.turn.cpu_ns);
+        let off_cpu_ns = turn_ns.saturating_sub(cpu_ns);
+        let newly_off_ns = off_cpu_ns.saturating_sub(self.turn.off_cpu_ns);
+        self.turn.off_cpu_ns = off_cpu_ns;
+        self.stats().longest.lock().note(LongHold {
+            command: command.row.name,
+            wall_ns,
+            cpu_ns: wall_ns.saturating_sub(newly_off_ns),
+            units,
+            at_ms: self.now_ms,
+        });
+    }
+
+    /// Whether a pause keeps this command waiting.
+    pub(crate) fn is_paused(&self, command: &Command) -> bool {
+        let flags = command.row.flags;
+        !flags.has(Flags::NEVER_PAUSED) && self.engine.pause.blocks(flags, self.now_ms)
+    }
+
+    #[inline]
+    fn settle_borrowed(&mut self, args: Args<'_>) {
+        for record in &mut self.ledger.records {
+            if let Body::Sent { words, more } = &record.body {
+                record.body = copied(args, *words, more);
+            }
+        }
+        self.settle_rest();
+    }
+
+    /// Does what was left to be done after the latches. A long request moves into its record.
+    pub(crate) fn settle(&mut self, request: &mut Option<Request>) {
+        for record in &mut self.ledger.records {
+            let Body::Sent { words, more } = &mut record.body else { continue };
+            let (words, more) = (*words, std::mem::take(more));
+            let Some(sent) = request.take() else { continue };
+            if sent.args().total_bytes() > COPIED_RECORD_BYTES {
+                record.body = Body::Request { request: sent, words, more };
+            } else {
+                record.body = copied(sent.args(), words, &more);
+                *request = Some(sent);
+            }
+        }
+        self.settle_rest();
+    }
+
+    #[inline]
+    pub(crate) fn settle_rest(&mut self) {
+        if !self.ledger.records.is_empty() {
+            self.engine.keyspace.outlet.publish(self.id, &mut self.ledger.records);
+        }
+        if !self.ledger.dropped.is_empty() {
+            self.free_dropped();
+        }
+        while let Some(address) = self.ledger.woken.pop() {
+            self.engine.mailboxes.resume(address);
+        }
+    }
+
+    fn free_dropped(&mut self) {
+        for object in self.ledger.dropped.drain(..) {
+            if object.weight() > FREED_HERE_NODES {
+                self.garbage.push(Box::new(DroppedObject::new(object)));
+            }
+        }
+    }
+}
+
+fn copied(args: Args<'_>, words: usize, more: &[Box<[u8]>]) -> Body {
+    let mut bytes = Vec::new();
+    crate::effects::encode_args(args, words, more, &mut bytes);
+    Body::Command(bytes.into_boxed_slice())
+}
+
+/// A value that left the keyspace.
+pub struct DroppedObject(ObjectRemains);
+
+impl DroppedObject {
+    /// A value that nobody reads any more.
+    pub fn new(object: Object) -> DroppedObject {
+        DroppedObject(object.into_remains())
+    }
+}
+
+impl Discard for DroppedObject {
+    fn discard_step(&mut self, nodes: usize) -> bool {
+        self.0.drop_step(nodes)
+    }
+}
+
+/// Whether an argument that is still in chunks must be made contiguous first. Commands that take
+/// chunks take them as values, never as keys.
+fn needs_contiguous(command: &Command, args: Args<'_>) -> bool {
+    let is_key = |index| args.chunked(command.row.keys.get(index).0).is_some();
+    !command.row.flags.has(Flags::TAKES_CHUNKS) || (0..command.row.keys.count(args)).any(is_key)
+}
+
+fn unknown(args: Args<'_>) -> CommandError {
+    let mut shown = String::new();
+    for index in 1..args.len() {
+        if shown.len() >= 128 {
+            break;
+        }
+        let argument = errors::shown(args.prefix(index), 128 - shown.len());
+        shown.push_str(&format!("'{argument}' "));
+    }
+    errors::unknown_command(args.prefix(0), &shown)
+}
+
+/// The relaxed load that keeps a paused server's cost off the normal path.
+impl crate::engine::Pause {
+    #[inline]
+    fn is_active(&self) -> bool {
+        self.until_ms.load(Ordering::Relaxed) != 0
+    }
+}

@@ -1,0 +1,125 @@
+//! Hot path. One connection: a socket, a parser, a session, and in which queues of its worker it is.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use engine::lanes::Discard;
+use engine::session::Session;
+use mio::net::TcpStream;
+use resp::Parser;
+
+/// Bytes that one flush writes at most: its share of a turn.
+const FLUSH_BYTES: usize = 64 * 1024;
+
+/// A client, or what is left of one whose command must still complete.
+pub(crate) struct Connection {
+    /// `None` when the client is gone.
+    pub(crate) socket: Option<TcpStream>,
+    /// What the engine knows of it.
+    pub(crate) session: Session,
+    /// Where in a command the bytes stand.
+    pub(crate) parser: Parser,
+    /// Bytes that were read and not parsed yet.
+    pub(crate) unparsed: Vec<u8>,
+    /// There may be a whole command among them, or in the parser.
+    pub(crate) unfinished: bool,
+    /// The socket may have bytes for us.
+    pub(crate) readable: bool,
+    /// The socket may take bytes.
+    pub(crate) writable: bool,
+    /// In which queues it is.
+    pub(crate) queued: Queued,
+}
+
+/// Membership of the worker's queues, so that nobody is in one twice.
+#[derive(Default)]
+pub(crate) struct Queued {
+    pub(crate) commands: bool,
+    pub(crate) replies: bool,
+    pub(crate) tasks: bool,
+    pub(crate) closing: bool,
+}
+
+/// What reading has brought.
+pub(crate) enum ReadOutcome {
+    /// This many bytes.
+    Bytes(usize),
+    /// Nothing for now.
+    Nothing,
+    /// The client is gone.
+    Gone,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: TcpStream, session: Session) -> Connection {
+        Connection {
+            socket: Some(socket),
+            session,
+            parser: Parser::new(),
+            unparsed: Vec::new(),
+            unfinished: false,
+            readable: true,
+            writable: true,
+            queued: Queued::default(),
+        }
+    }
+
+    /// Reads once into `buffer`.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> ReadOutcome {
+        let Some(socket) = &mut self.socket else { return ReadOutcome::Gone };
+        loop {
+            match socket.read(buffer) {
+                Ok(0) => return ReadOutcome::Gone,
+                Ok(count) => {
+                    // A short read has emptied the socket: the next byte brings a new event.
+                    self.readable = count == buffer.len();
+                    return ReadOutcome::Bytes(count);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return ReadOutcome::Nothing;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return ReadOutcome::Gone,
+            }
+        }
+    }
+
+    /// Writes a share of what is queued. Returns the bytes written.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(crate) fn flush(&mut self, garbage: &mut Vec<Box<dyn Discard>>) -> io::Result<usize> {
+        let Some(socket) = &mut self.socket else { return Ok(0) };
+        let mut written = 0;
+        while self.writable && written < FLUSH_BYTES {
+            let bytes = self.session.output.front(garbage);
+            if bytes.is_empty() {
+                break;
+            }
+            let bytes = &bytes[..bytes.len().min(FLUSH_BYTES)];
+            match socket.write(bytes) {
+                Ok(count) => {
+                    self.writable = count == bytes.len();
+                    self.session.output.advance(count);
+                    written += count;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
+    }
+
+    /// Whether there are replies and the socket takes them.
+    pub(crate) fn can_flush(&self) -> bool {
+        self.writable && self.socket.is_some() && !self.session.output.is_empty()
+    }
+
+    /// Whether there are bytes to be parsed and nothing keeps them waiting.
+    pub(crate) fn can_execute(&self) -> bool {
+        self.session.running.is_none()
+            && !self.session.closing
+            && (self.readable || self.unfinished)
+    }
+}

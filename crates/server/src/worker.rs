@@ -1,0 +1,505 @@
+//! Hot path. A worker's thread: one turn after another.
+//!
+//! A turn is bounded as a whole. Its parts have shares, in units of work (`structures::work`), and
+//! what does not fit into a part's share waits at the end of that part's queue for the next turn:
+//!
+//! 1. messages from other workers, 2. new connections, 3. commands, 4. replies that the sockets did
+//! not take at once or that are encoded from snapshots, 5. steps of long commands, 6. expiry,
+//! 7. closing. Then the garbage is handed over and the reserve of nodes refilled.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use engine::control::Message;
+use engine::engine::Engine;
+use engine::expiry::Round;
+use engine::keyspace::locks::Address;
+use engine::session::Session;
+use engine::task::Advanced;
+use engine::worker::{Incoming, Worker};
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Registry, Token};
+use resp::{INPUT_BYTES_MAX, Limits, Progress, Scratch};
+use slab::Slab;
+use structures::work;
+
+use crate::allocator;
+use crate::connection::{Connection, ReadOutcome};
+
+/// Units of work of a turn's parts. 100 units are about a microsecond.
+mod share {
+    /// Commands that clients have sent.
+    pub(super) const COMMANDS: u64 = 15_000;
+    /// Commands of one connection before the next one is served.
+    pub(super) const ONE_CONNECTION: u64 = 6_000;
+    /// Replies beyond what a socket took at once.
+    pub(super) const REPLIES: u64 = 8_000;
+    /// Steps of long commands.
+    pub(super) const TASKS: u64 = 10_000;
+    /// Steps of one long command.
+    pub(super) const ONE_TASK: u64 = 3_000;
+    /// Expired keys.
+    pub(super) const EXPIRY: u64 = 5_000;
+}
+
+/// Units of parsing and dispatching a command.
+const COMMAND_UNITS: u64 = 20;
+
+/// Units of a call of the operating system that reads, writes or accepts.
+const SYSCALL_UNITS: u64 = 300;
+
+/// Messages that a turn takes.
+const MESSAGES: usize = 256;
+
+/// Connections that a turn accepts, and closes.
+const CONNECTIONS: usize = 16;
+
+/// Bytes that one read asks for.
+const READ_BYTES: usize = 16 * 1024;
+
+/// Arguments of a long command that one call of the parser takes.
+const ARGUMENTS_AT_ONCE: usize = 1024;
+
+/// How long a worker sleeps when nothing happens: active expiry looks this often.
+const IDLE: Duration = Duration::from_millis(10);
+
+const LISTENER: Token = Token(0);
+const WAKER: Token = Token(1);
+const FIRST_CONNECTION: usize = 2;
+
+/// Connections on their way to the worker that will serve them.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    sockets: std::sync::Mutex<Vec<TcpStream>>,
+    /// Connections that the worker has or will have.
+    load: AtomicUsize,
+}
+
+/// A worker's thread and its connections.
+pub(crate) struct Loop {
+    worker: Worker,
+    poll: Poll,
+    listeners: Vec<TcpListener>,
+    inboxes: Arc<[Inbox]>,
+    connections: Slab<Connection>,
+    by_session: HashMap<u64, usize>,
+    commands: VecDeque<usize>,
+    replies: VecDeque<usize>,
+    tasks: VecDeque<usize>,
+    closing: VecDeque<usize>,
+    scratch: Scratch,
+    input: Box<[u8]>,
+    /// Lent to connections that have replies and no buffer of their own.
+    spare: Vec<u8>,
+    round: Round,
+    expiring: bool,
+    accepting: bool,
+    ending: bool,
+}
+
+impl Loop {
+    /// The loop of worker `id`. The first worker has the listening sockets.
+    ///
+    /// # Errors
+    /// The system refuses to poll the listeners.
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        id: usize,
+        poll: Poll,
+        mut listeners: Vec<TcpListener>,
+        inboxes: Arc<[Inbox]>,
+    ) -> io::Result<Loop> {
+        for listener in &mut listeners {
+            poll.registry().register(listener, LISTENER, Interest::READABLE)?;
+        }
+        Ok(Loop {
+            worker: Worker::new(engine, id),
+            poll,
+            accepting: !listeners.is_empty(),
+            listeners,
+            inboxes,
+            connections: Slab::new(),
+            by_session: HashMap::new(),
+            commands: VecDeque::new(),
+            replies: VecDeque::new(),
+            tasks: VecDeque::new(),
+            closing: VecDeque::new(),
+            scratch: Scratch::new(),
+            input: vec![0; INPUT_BYTES_MAX + READ_BYTES].into_boxed_slice(),
+            spare: Vec::with_capacity(READ_BYTES),
+            round: Round::default(),
+            expiring: false,
+            ending: false,
+        })
+    }
+
+    /// The token of a worker's waker.
+    pub(crate) const WAKER: Token = WAKER;
+
+    /// Serves until it is told to end.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        while !self.ending {
+            let timeout = if self.has_work() { Duration::ZERO } else { self.sleep() };
+            if let Err(error) = self.poll.poll(&mut events, Some(timeout))
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                eprintln!("a worker cannot poll its sockets and stops: {error}");
+                return;
+            }
+            self.worker.begin_turn();
+            for event in &events {
+                self.notice(event);
+            }
+            self.turn();
+            self.worker.end_turn();
+            allocator::refill_reserve();
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        !(self.commands.is_empty()
+            && self.replies.is_empty()
+            && self.tasks.is_empty()
+            && self.closing.is_empty())
+            || self.accepting
+            || self.expiring
+    }
+
+    fn sleep(&self) -> Duration {
+        let due_ms = self.worker.next_due_ms().map_or(i64::MAX, |at| at - self.worker.now_ms);
+        IDLE.min(Duration::from_millis(due_ms.max(0) as u64))
+    }
+
+    fn notice(&mut self, event: &Event) {
+        match event.token() {
+            LISTENER => self.accepting = true,
+            WAKER => {}
+            Token(token) => {
+                let at = token - FIRST_CONNECTION;
+                let Some(connection) = self.connections.get_mut(at) else { return };
+                connection.readable |= event.is_readable() || event.is_read_closed();
+                connection.writable |= event.is_writable();
+                self.enqueue(at);
+            }
+        }
+    }
+
+    /// Puts a connection into the queues of whatever it can do now.
+    fn enqueue(&mut self, at: usize) {
+        let Some(connection) = self.connections.get_mut(at) else { return };
+        if connection.can_execute() && !connection.queued.commands {
+            connection.queued.commands = true;
+            self.commands.push_back(at);
+        }
+        if connection.can_flush() && !connection.queued.replies {
+            connection.queued.replies = true;
+            self.replies.push_back(at);
+        }
+        let session = &connection.session;
+        let is_done = session.running.is_none()
+            && (connection.socket.is_none() || (session.closing && session.output.is_empty()));
+        if is_done && !connection.queued.closing {
+            connection.queued.closing = true;
+            self.closing.push_back(at);
+        }
+    }
+
+    fn turn(&mut self) {
+        self.receive();
+        self.accept();
+        self.execute();
+        self.reply();
+        self.advance();
+        self.expiring = self.worker.expire_some(&mut self.round, share::EXPIRY);
+        self.close();
+    }
+
+    fn receive(&mut self) {
+        for _ in 0..MESSAGES {
+            let Some(message) = self.worker.engine.mailboxes.receive(self.worker.id) else { break };
+            match message {
+                Message::Resume(session) => self.resume(session),
+                Message::Kill(sessions) => {
+                    sessions.iter().for_each(|session| self.kill(*session));
+                }
+                Message::Barrier(barrier) => {
+                    if let Some(address) = barrier.pass() {
+                        self.worker.engine.mailboxes.resume(address);
+                    }
+                }
+                Message::Shutdown => self.ending = true,
+            }
+        }
+        while let Some(session) = self.worker.due() {
+            self.resume(session);
+        }
+    }
+
+    fn resume(&mut self, session: u64) {
+        let Some(&at) = self.by_session.get(&session) else { return };
+        self.enqueue_task(at);
+    }
+
+    fn enqueue_task(&mut self, at: usize) {
+        let Some(connection) = self.connections.get_mut(at) else { return };
+        if connection.session.running.is_some() && !connection.queued.tasks {
+            connection.queued.tasks = true;
+            self.tasks.push_back(at);
+        }
+    }
+
+    fn kill(&mut self, session: u64) {
+        if let Some(&at) = self.by_session.get(&session) {
+            self.lose(at);
+        }
+    }
+
+    /// The client is gone: its socket closes now, the rest when its command is finished.
+    fn lose(&mut self, at: usize) {
+        let Some(connection) = self.connections.get_mut(at) else { return };
+        let Some(mut socket) = connection.socket.take() else { return };
+        // It fails only for a socket that is not registered.
+        let _ = self.poll.registry().deregister(&mut socket);
+        connection.unparsed = Vec::new();
+        connection.unfinished = false;
+        if let Some(request) = connection.parser.abandon() {
+            self.worker.garbage.push(Box::new(engine::lanes::Whole(Some(request))));
+        }
+        self.worker.abandon(&mut connection.session);
+        self.enqueue_task(at);
+        self.enqueue(at);
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..CONNECTIONS {
+            if !self.accepting {
+                break;
+            }
+            match self.accept_one() {
+                Some(socket) => self.distribute(socket),
+                None => self.accepting = false,
+            }
+        }
+        let inbox = &self.inboxes[self.worker.id];
+        let mut sockets = match inbox.sockets.lock() {
+            Ok(mut sockets) => std::mem::take(&mut *sockets),
+            Err(_) => return,
+        };
+        sockets.drain(..).for_each(|socket| self.adopt(socket));
+    }
+
+    fn accept_one(&mut self) -> Option<TcpStream> {
+        work::add(SYSCALL_UNITS);
+        self.listeners.iter().find_map(|listener| match listener.accept() {
+            Ok((socket, _)) => Some(socket),
+            Err(_) => None,
+        })
+    }
+
+    /// Gives a connection to the worker that has the fewest.
+    fn distribute(&mut self, socket: TcpStream) {
+        let load = |inbox: &Inbox| inbox.load.load(Ordering::Relaxed);
+        let least = (0..self.inboxes.len()).min_by_key(|&id| load(&self.inboxes[id])).unwrap_or(0);
+        self.inboxes[least].load.fetch_add(1, Ordering::Relaxed);
+        if least == self.worker.id {
+            return self.adopt(socket);
+        }
+        if let Ok(mut sockets) = self.inboxes[least].sockets.lock() {
+            sockets.push(socket);
+        }
+        // Any message wakes it; this one means nothing to a session that does not exist.
+        self.worker.engine.mailboxes.send(least, Message::Resume(0));
+    }
+
+    fn adopt(&mut self, socket: TcpStream) {
+        // Replies are written whole; waiting for more would only delay them.
+        let _ = socket.set_nodelay(true);
+        let (peer, local) = (socket.peer_addr().ok(), socket.local_addr().ok());
+        let worker = self.worker.id;
+        let registry = &self.worker.engine.registry;
+        let info = registry.connect(worker, peer, local, self.worker.now_ms);
+        let id = info.id;
+        let session = Session::new(Address { worker, session: id }, info);
+        let at = self.connections.insert(Connection::new(socket, session));
+        self.by_session.insert(id, at);
+        self.worker.stats().accepted.add(1);
+        self.worker.stats().connections.add(1);
+        if self.register(at).is_err() {
+            return self.lose(at);
+        }
+        self.enqueue(at);
+    }
+
+    fn register(&mut self, at: usize) -> io::Result<()> {
+        let registry: &Registry = self.poll.registry();
+        let Some(socket) = self.connections[at].socket.as_mut() else { return Ok(()) };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        registry.register(socket, Token(at + FIRST_CONNECTION), interest)
+    }
+
+    fn execute(&mut self) {
+        let from = work::counted();
+        for _ in 0..self.commands.len() {
+            let Some(at) = self.commands.pop_front() else { break };
+            self.connections[at].queued.commands = false;
+            self.serve(at);
+            if work::counted().wrapping_sub(from) > share::COMMANDS {
+                break;
+            }
+        }
+    }
+
+    /// Reads, parses and executes one connection's share, and writes the replies.
+    fn serve(&mut self, at: usize) {
+        let from = work::counted();
+        let Loop { worker, connections, scratch, input, spare, .. } = self;
+        let connection = &mut connections[at];
+        if !connection.can_execute() {
+            return;
+        }
+        let mut end = connection.unparsed.len();
+        input[..end].copy_from_slice(&connection.unparsed);
+        connection.unparsed.clear();
+        if !connection.unfinished {
+            work::add(SYSCALL_UNITS);
+            match connection.read(&mut input[end..end + READ_BYTES]) {
+                ReadOutcome::Bytes(count) => {
+                    worker.stats().bytes_in.add(count as u64);
+                    end += count;
+                }
+                ReadOutcome::Nothing => {
+                    connection.unparsed.extend_from_slice(&input[..end]);
+                    return;
+                }
+                ReadOutcome::Gone => return self.lose(at),
+            }
+        }
+        worker.skip_time();
+        connection.session.output.lend_tail(spare);
+        let consumed = parse_and_execute(worker, connection, scratch, &input[..end], from);
+        connection.unparsed.extend_from_slice(&input[consumed..end]);
+        if connection.unparsed.is_empty() {
+            connection.unparsed = Vec::new();
+        }
+        self.flush(at);
+        self.enqueue_task(at);
+        self.enqueue(at);
+    }
+
+    fn flush(&mut self, at: usize) {
+        let Loop { worker, connections, spare, .. } = self;
+        let connection = &mut connections[at];
+        if connection.session.output.is_empty() {
+            return connection.session.output.take_tail(spare);
+        }
+        work::add(SYSCALL_UNITS);
+        match connection.flush(&mut worker.garbage) {
+            Ok(written) => {
+                work::bytes(written * 4);
+                worker.stats().bytes_out.add(written as u64);
+                connection.session.output.take_tail(spare);
+            }
+            Err(_) => self.lose(at),
+        }
+    }
+
+    fn reply(&mut self) {
+        let from = work::counted();
+        for _ in 0..self.replies.len() {
+            let Some(at) = self.replies.pop_front() else { break };
+            self.connections[at].queued.replies = false;
+            if self.connections[at].can_flush() {
+                self.flush(at);
+                self.enqueue(at);
+            }
+            if work::counted().wrapping_sub(from) > share::REPLIES {
+                break;
+            }
+        }
+    }
+
+    fn advance(&mut self) {
+        let from = work::counted();
+        for _ in 0..self.tasks.len() {
+            let Some(at) = self.tasks.pop_front() else { break };
+            let connection = &mut self.connections[at];
+            connection.queued.tasks = false;
+            let advanced = self.worker.advance(&mut connection.session, share::ONE_TASK);
+            if connection.socket.is_none() {
+                connection.session.output.clear(&mut self.worker.garbage);
+            }
+            if advanced == Advanced::Again {
+                self.enqueue_task(at);
+            }
+            self.enqueue(at);
+            if work::counted().wrapping_sub(from) > share::TASKS {
+                break;
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        for _ in 0..CONNECTIONS.min(self.closing.len()) {
+            let Some(at) = self.closing.pop_front() else { break };
+            self.lose(at);
+            if !self.worker.end_some_watches(&mut self.connections[at].session) {
+                self.closing.push_back(at);
+                continue;
+            }
+            let connection = self.connections.remove(at);
+            let id = connection.session.address.session;
+            self.by_session.remove(&id);
+            self.worker.engine.registry.disconnect(id);
+            self.worker.stats().connections.add(u64::MAX);
+            self.inboxes[self.worker.id].load.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Executes the commands in `input` until the connection's share is used up, a command does not
+/// finish at once, or more bytes are needed. Returns the bytes that were consumed.
+fn parse_and_execute(
+    worker: &mut Worker,
+    connection: &mut Connection,
+    scratch: &mut Scratch,
+    input: &[u8],
+    from: u64,
+) -> usize {
+    let limits = Limits { bulk_bytes_max: 512 * 1024 * 1024, unauthenticated: false };
+    let mut consumed = 0;
+    connection.unfinished = true;
+    loop {
+        let rest = &input[consumed..];
+        let (count, progress) = connection.parser.parse(rest, scratch, &limits, ARGUMENTS_AT_ONCE);
+        consumed += count;
+        work::add(COMMAND_UNITS);
+        let session = &mut connection.session;
+        match progress {
+            Progress::Request => {
+                worker.execute(session, Incoming::Borrowed(scratch.args(rest)));
+            }
+            Progress::LargeRequest(request) => worker.execute(session, Incoming::Owned(request)),
+            Progress::NeedInput => {
+                connection.unfinished = false;
+                return consumed;
+            }
+            Progress::Again => {}
+            Progress::Error(error) => {
+                let mut text = Vec::new();
+                error.append_to(&mut text);
+                session.output.push_bytes(text);
+                session.closing = true;
+            }
+        }
+        let session = &connection.session;
+        let stops = session.running.is_some() || session.closing;
+        if stops || work::counted().wrapping_sub(from) > share::ONE_CONNECTION {
+            return consumed;
+        }
+    }
+}
