@@ -446,7 +446,7 @@ impl Driver {
 
 impl<O: Word> Table<O> {
     /// Checks every word, slot and entry against each other and the totals; panics if one is wrong.
-    pub(super) fn check_invariants(&self) {
+    pub fn check_invariants(&self) {
         self.check_after_expiry(i64::MIN);
     }
 

@@ -90,8 +90,9 @@ impl Core {
     }
 
     fn examine_due(&self) -> Examination {
-        let (_, child) = self.directory.locate(self.directory.due());
-        let prefix = start_of(self.directory.due(), child.depth());
+        let due = self.directory.due();
+        let (_, child) = self.directory.locate(due);
+        let prefix = start_of(due, child.depth());
         Examination { prefix, depth: child.depth(), bucket: 0, earliest: i64::MAX }
     }
 

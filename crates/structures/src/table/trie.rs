@@ -207,7 +207,7 @@ pub(super) struct Directory {
     /// Segments that have memory.
     segments: usize,
     /// Bytes of all nodes.
-    node_bytes: usize,
+    pub(super) node_bytes: usize,
 }
 
 impl Directory {
@@ -626,6 +626,8 @@ impl Directory {
                 index += 1;
                 continue;
             }
+            let collapsed = step.bits == 0 || child.depth() > step.base;
+            assert!(collapsed, "a node that is one run");
             let run = step.run(child.depth());
             assert!(run.is_power_of_two() && index.is_multiple_of(run), "a run not aligned");
             for index in index + 1..index + run {

@@ -40,7 +40,7 @@ pub enum Value<'a, O> {
 
 /// A value on its way into a table.
 pub enum NewValue<'a, O> {
-    /// A string, to be copied into the entry.
+    /// A string, to be copied into the entry; below 4 GiB, as keys are.
     Bytes(&'a [u8]),
     /// A string that is an integer.
     Int(i64),
