@@ -14,7 +14,9 @@ use crate::settings;
 /// Address space a server may use, in KiB: a leak fails the test instead of the machine.
 const VIRTUAL_MEMORY_KIB: u64 = 16 * 1024 * 1024;
 /// How long a server may take to answer its first PING.
-const START_MAX: Duration = Duration::from_secs(30);
+const START_MAX: Duration = Duration::from_secs(15);
+/// How long one PING may take before it is tried again on a new connection.
+const PING_MAX: Duration = Duration::from_secs(2);
 /// Starts tried on another port when someone took the one that was free a moment ago.
 const START_TRIES: usize = 3;
 
@@ -64,9 +66,10 @@ impl Server {
                 Err(log) => last = log,
             }
         }
-        panic!("{} did not start:\n{last}", command.join(" "));
+        panic!("{} ended at once:\n{last}", command.join(" "));
     }
 
+    /// The server when it is ready, or its log when it ended. Panics when it stays silent.
     fn start_in(
         command: &[String],
         arguments: &[&str],
@@ -93,20 +96,22 @@ impl Server {
         if server.wait_until_ready() { Ok(server) } else { Err(server.log()) }
     }
 
+    /// True when it answers, false when it ended.
     fn wait_until_ready(&mut self) -> bool {
-        let deadline = Instant::now() + START_MAX;
-        while Instant::now() < deadline {
-            if !matches!(self.child.try_wait(), Ok(None)) {
+        let start = Instant::now();
+        while start.elapsed() < START_MAX {
+            if !self.is_running() {
                 return false;
             }
             if let Ok(mut client) = Client::connect(self.address)
+                && client.stream().set_read_timeout(Some(PING_MAX)).is_ok()
                 && client.try_call(&["PING"]).is_ok_and(|reply| reply.is_status("PONG"))
             {
                 return true;
             }
             thread::sleep(Duration::from_millis(20));
         }
-        false
+        panic!("the server at {} does not answer PING after {START_MAX:?}", self.address);
     }
 
     /// A new connection. Panics when the server refuses.
