@@ -5,6 +5,7 @@
 
 mod connection;
 mod databases;
+mod digest;
 mod introspection;
 mod keys;
 mod lists;
@@ -13,6 +14,7 @@ mod server;
 mod sets;
 mod strings;
 mod strings_large;
+mod subcommand;
 mod transactions;
 
 use std::sync::LazyLock;

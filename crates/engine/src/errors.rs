@@ -53,6 +53,78 @@ pub const NO_AUTH_PASSWORD: CommandError = text(
      Are you sure your configuration is correct?",
 );
 
+pub const WRONG_PASSWORD: CommandError =
+    text("WRONGPASS invalid username-password pair or user is disabled.");
+pub const TIMEOUT_OUT_OF_RANGE: CommandError = text("ERR timeout is out of range");
+pub const PAUSE_MODE: CommandError = text("ERR CLIENT PAUSE mode must be WRITE or ALL");
+pub const MAXAGE_NOT_AN_INTEGER: CommandError =
+    text("ERR maxage is not an integer or out of range");
+pub const MAXAGE_POSITIVE: CommandError = text("ERR maxage should be greater than 0");
+
+// Reasons why CONFIG SET refuses a value, the end of the text of [`setting`].
+pub const SETTING_IMMUTABLE: &str = "can't set immutable config";
+pub const SETTING_PROTECTED: &str = "can't set protected config";
+pub const SETTING_TWICE: &str = "duplicate parameter";
+pub const SETTING_NOT_A_SIZE: &str = "argument must be a memory value";
+pub const SETTING_NOT_AN_INTEGER: &str = "argument couldn't be parsed into an integer";
+pub const SETTING_NOT_YES_OR_NO: &str = "argument must be 'yes' or 'no'";
+pub const SETTING_NOT_IMPLEMENTED: &str = "not implemented";
+pub const SETTING_SAVE: &str = "Invalid save parameters";
+pub const SETTING_LIMIT_WORDS: &str = "Wrong number of arguments in buffer limit configuration.";
+pub const SETTING_LIMIT_CLASS: &str =
+    "Invalid client class specified in buffer limit configuration.";
+pub const SETTING_LIMIT_VALUE: &str =
+    "Error in hard, soft or soft_seconds setting in buffer limit configuration.";
+
+/// A number is outside of its limits: a reason for [`setting`].
+pub fn setting_range(min: u64, max: u64) -> String {
+    format!("argument must be between {min} and {max} inclusive")
+}
+
+/// A parameter cannot be set to the value.
+pub fn setting(name: &[u8], reason: &str) -> CommandError {
+    let name = shown(name, 128);
+    let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}");
+    CommandError(text.into())
+}
+
+/// There is no such parameter.
+pub fn unknown_setting(name: &[u8]) -> CommandError {
+    let name = shown(name, 128);
+    let text = format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
+    CommandError(text.into())
+}
+
+/// An option of HELLO that does not exist, or without its value.
+pub fn hello_option(option: &[u8]) -> CommandError {
+    let option = shown(option, 128);
+    CommandError(format!("ERR Syntax error in HELLO option '{option}'").into())
+}
+
+/// CLIENT KILL TYPE of a type that does not exist.
+pub fn unknown_client_type(name: &[u8]) -> CommandError {
+    CommandError(format!("ERR Unknown client type '{}'", shown(name, 128)).into())
+}
+
+/// CLIENT KILL USER of a user who does not exist.
+pub fn no_such_user(name: &[u8]) -> CommandError {
+    CommandError(format!("ERR No such user '{}'", shown(name, 128)).into())
+}
+
+/// More or longer arguments than anybody needs for a command that does not work in steps.
+pub fn too_many_arguments(name: &str) -> CommandError {
+    CommandError(format!("ERR too many or too long arguments for '{name}' command").into())
+}
+
+/// The subcommand does not exist with this number of arguments.
+pub fn subcommand_syntax(name: &[u8], container: &str) -> CommandError {
+    let (name, upper) = (shown(name, 128), container.to_uppercase());
+    let text = format!(
+        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {upper} HELP."
+    );
+    CommandError(text.into())
+}
+
 /// The command does not exist; as in Redis, the beginning of its arguments is shown.
 pub fn unknown_command(name: &[u8], arguments: &str) -> CommandError {
     let name = shown(name, 128);

@@ -1,5 +1,151 @@
-//! Filled in next.
+//! The server: CONFIG and DEBUG.
 
-use crate::command::Command;
+use super::digest::DigestTask;
+use super::subcommand::{self, Acknowledged, Answer};
+use crate::command::{
+    Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, parse,
+};
+use crate::errors;
+use crate::observe::WorkerStats;
+use crate::observe::stalls::Longest;
 
-pub(super) const COMMANDS: &[Command] = &[];
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        row: Row {
+            name: "config",
+            arity: Arity::AtLeast(2),
+            flags: Flags::ADMIN,
+            group: "server",
+            keys: Keys::None,
+            cost: Cost::Small(100),
+            locks: Locks::None,
+            since: "2.0.0",
+            complexity: "O(N) with N parameters",
+            summary: "Shows and changes parameters.",
+        },
+        run: Run::Plain(config),
+    },
+    Command {
+        row: Row {
+            name: "debug",
+            arity: Arity::AtLeast(2),
+            flags: Flags::ADMIN,
+            group: "server",
+            keys: Keys::None,
+            cost: Cost::Stepped,
+            locks: Locks::None,
+            since: "1.0.0",
+            complexity: "O(N) for DIGEST, with N bytes of data",
+            summary: "Helps to test the server.",
+        },
+        run: Run::Plain(debug),
+    },
+];
+
+const CONFIG_HELP: &[&str] = &[
+    "GET <pattern> [<pattern> ...]",
+    "    Shows the parameters that match a pattern.",
+    "SET <parameter> <value> [<parameter> <value> ...]",
+    "    Changes parameters, all or none.",
+    "RESETSTAT",
+    "    Sets the counters of INFO to zero.",
+];
+
+fn config(call: &mut Call<'_>) -> Outcome {
+    let args = call.args;
+    subcommand::check_size(args, "config")?;
+    let name = args.get(1);
+    if parse::is(name, "get") {
+        subcommand::check_arity(args, Arity::AtLeast(3), "config|get")?;
+        get(call);
+    } else if parse::is(name, "set") {
+        subcommand::check_arity(args, Arity::AtLeast(4), "config|set")?;
+        return set(call);
+    } else if parse::is(name, "resetstat") {
+        subcommand::check_arity(args, Arity::Exactly(2), "config|resetstat")?;
+        call.worker.engine.stats.workers.iter().for_each(|worker| reset(worker));
+        call.reply().writer().simple("OK");
+    } else if parse::is(name, "help") {
+        subcommand::check_arity(args, Arity::Exactly(2), "config|help")?;
+        subcommand::help(call, "CONFIG", CONFIG_HELP);
+    } else {
+        return Err(errors::unknown_subcommand(name, "config"));
+    }
+    Ok(Flow::Done)
+}
+
+fn get(call: &mut Call<'_>) {
+    let found = call.worker.engine.settings.matching(call.args.iter().skip(2));
+    let mut reply = call.reply();
+    let mut writer = reply.writer();
+    writer.map(found.len() as u64);
+    for (name, value) in found {
+        writer.bulk(&name);
+        writer.bulk(value.as_bytes());
+    }
+}
+
+fn set(call: &mut Call<'_>) -> Outcome {
+    let args = call.args;
+    if !args.len().is_multiple_of(2) {
+        return Err(errors::SYNTAX);
+    }
+    let pairs = (2..args.len()).step_by(2).map(|index| (args.get(index), args.get(index + 1)));
+    call.worker.engine.settings.set(pairs)?;
+    call.task = Some(Box::new(Acknowledged::then(Answer::Ok)));
+    Ok(Flow::Done)
+}
+
+/// Back to nothing, but for the connections that are open.
+fn reset(stats: &WorkerStats) {
+    let WorkerStats {
+        commands,
+        executed,
+        errors,
+        accepted,
+        connections: _,
+        bytes_in,
+        bytes_out,
+        expired,
+        hits,
+        misses,
+        parked,
+        restarts,
+        holds,
+        hold_units,
+        turns,
+        turns_cpu,
+        longest,
+    } = stats;
+    for counter in
+        [executed, errors, accepted, bytes_in, bytes_out, expired, hits, misses, parked, restarts]
+    {
+        counter.reset();
+    }
+    for command in commands {
+        for counter in [&command.calls, &command.ticks, &command.rejected, &command.failed] {
+            counter.reset();
+        }
+    }
+    for histogram in [holds, hold_units, turns, turns_cpu] {
+        histogram.reset();
+    }
+    *longest.lock() = Longest::default();
+}
+
+const DEBUG_HELP: &[&str] =
+    &["DIGEST", "    A checksum of all databases: equal for equal data, whatever the server."];
+
+fn debug(call: &mut Call<'_>) -> Outcome {
+    let args = call.args;
+    subcommand::check_size(args, "debug")?;
+    let name = args.get(1);
+    if parse::is(name, "digest") && args.len() == 2 {
+        call.task = Some(Box::new(DigestTask::default()));
+    } else if parse::is(name, "help") && args.len() == 2 {
+        subcommand::help(call, "DEBUG", DEBUG_HELP);
+    } else {
+        return Err(errors::subcommand_syntax(name, "debug"));
+    }
+    Ok(Flow::Done)
+}
