@@ -442,3 +442,108 @@ impl Discard for Pieces {
         self.0.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::list::{self, End};
+    use crate::types::set;
+    use structures::list::Element;
+
+    fn found(key: &str, value: Snapshot) -> Found {
+        Found { key: key.into(), value: Some(value), has_expiry: false }
+    }
+
+    fn text(key: &str, text: &[u8]) -> Found {
+        found(key, Snapshot::Text(text.to_vec()))
+    }
+
+    fn big(bytes: &[u8]) -> BigString {
+        let mut string = BigString::new();
+        string.append(bytes);
+        string
+    }
+
+    fn list(elements: impl Iterator<Item = String>) -> Object {
+        let mut object = list::new();
+        elements
+            .for_each(|text| list::push(&mut object, End::Right, list::element(text.as_bytes())));
+        object
+    }
+
+    fn set(members: impl Iterator<Item = String>) -> Object {
+        let mut object = set::new();
+        members.for_each(|text| {
+            set::insert(&mut object, text.as_bytes());
+        });
+        object
+    }
+
+    /// The digest of databases, each by its index, computed with this budget for a step.
+    fn digest_of(databases: Vec<(u32, Vec<Found>)>, step: usize) -> String {
+        let mut digest = Digest::default();
+        for (index, keys) in databases {
+            digest.mix(Digest::of(&index.to_be_bytes()));
+            for found in keys {
+                let mut entry = Entry::new(found);
+                while !entry.step(&mut { step }) {}
+                digest.xor(Digest::of(&entry.digest.0));
+            }
+        }
+        digest.hexadecimal()
+    }
+
+    fn words(words: &str) -> impl Iterator<Item = String> {
+        words.split(' ').map(str::to_owned)
+    }
+
+    fn numbered(letter: char) -> impl Iterator<Item = String> {
+        (0..5000).map(move |number| format!("{letter}{number}"))
+    }
+
+    fn small() -> Vec<(u32, Vec<Found>)> {
+        let expiring = Found { has_expiry: true, ..text("e", b"1") };
+        let list = found("l", Snapshot::of(list(words("a b a -7"))));
+        let set = found("s", Snapshot::of(set(words("x y 17"))));
+        vec![(0, vec![text("n", b"12345"), text("k", b"v")]), (3, vec![set, expiring, list])]
+    }
+
+    fn large() -> Vec<(u32, Vec<Found>)> {
+        let mut all = small();
+        all[0].1.push(found("big", Snapshot::BigString(big(&b"abc".repeat(30_000)))));
+        let mut mixed = list(words("a"));
+        list::push(&mut mixed, End::Right, Element::Big(big(&[b'z'; 50_000])));
+        list::push(&mut mixed, End::Right, Element::Bytes(b"b"));
+        let keys = vec![
+            found("M", Snapshot::of(mixed)),
+            found("L", Snapshot::of(list(numbered('e')))),
+            found("S", Snapshot::of(set(numbered('m')))),
+        ];
+        all.push((5, keys));
+        all
+    }
+
+    /// Answers of redis-server 7.0.15 for the same data.
+    #[test]
+    fn digests_are_those_of_redis() {
+        let one = vec![(0, vec![text("k", b"v")])];
+        assert_eq!(digest_of(one, STEP_BYTES), "264ccf65edec66bccfa7cc659414ccca432057d2");
+        for step in [1, 100, STEP_BYTES, usize::MAX] {
+            assert_eq!(digest_of(small(), step), "f480d31ed22cd3f1cb00ad8d6434500c77828dd5");
+        }
+        for step in [7, 1000, STEP_BYTES, usize::MAX] {
+            assert_eq!(digest_of(large(), step), "952da6e5d45cf781972077e83ba6dca4ed130fd5");
+        }
+        assert_eq!(digest_of(Vec::new(), STEP_BYTES), "0".repeat(40));
+    }
+
+    #[test]
+    fn a_long_member_of_a_set_takes_several_steps() {
+        let member = "r".repeat(70_000);
+        let whole = |step| {
+            let members = words("q s").chain([member.clone()]);
+            digest_of(vec![(0, vec![found("T", Snapshot::of(set(members)))])], step)
+        };
+        assert_eq!(whole(64), whole(usize::MAX));
+    }
+}

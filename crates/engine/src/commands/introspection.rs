@@ -2,13 +2,16 @@
 
 mod info;
 
+use std::sync::LazyLock;
+
+use resp::{Protocol, Writer};
+
 use super::subcommand;
 use crate::command::{
     Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, parse,
 };
 use crate::errors;
 use crate::keyspace::locks::Access;
-use resp::Writer;
 
 /// The version of Redis whose behaviour clients may expect.
 pub(super) const VERSION: &str = "7.2.4";
@@ -65,10 +68,11 @@ fn command(call: &mut Call<'_>) -> Outcome {
     let args = call.args;
     subcommand::check_size(args, "command")?;
     if args.len() == 1 {
-        let mut reply = call.reply();
-        let mut writer = reply.writer();
-        writer.array(super::COUNT as u64);
-        super::TABLE.iter().for_each(|command| describe(&command.row, &mut writer));
+        let text = match call.session.protocol {
+            Protocol::Resp2 => &ALL_IN_RESP2,
+            Protocol::Resp3 => &ALL_IN_RESP3,
+        };
+        call.reply().writer().raw(text);
         return Ok(Flow::Done);
     }
     let name = args.get(1);
@@ -82,6 +86,18 @@ fn command(call: &mut Call<'_>) -> Outcome {
         return Err(errors::unknown_subcommand(name, "command"));
     }
     Ok(Flow::Done)
+}
+
+/// What COMMAND answers without a subcommand, encoded once.
+static ALL_IN_RESP2: LazyLock<Vec<u8>> = LazyLock::new(|| describe_all(Protocol::Resp2));
+static ALL_IN_RESP3: LazyLock<Vec<u8>> = LazyLock::new(|| describe_all(Protocol::Resp3));
+
+fn describe_all(protocol: Protocol) -> Vec<u8> {
+    let mut text = Vec::new();
+    let mut writer = Writer::new(&mut text, protocol);
+    writer.array(super::COUNT as u64);
+    super::TABLE.iter().for_each(|command| describe(&command.row, &mut writer));
+    text
 }
 
 /// One command as COMMAND shows it.
@@ -202,7 +218,6 @@ fn typed(writer: &mut Writer<'_>, of_type: &str, numbers: &[(&str, i64)]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use resp::Protocol;
 
     /// The description of a command, as bytes of RESP3.
     fn described(name: &str) -> String {
