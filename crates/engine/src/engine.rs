@@ -25,6 +25,11 @@ pub struct Clock {
 }
 
 impl Clock {
+    /// A number of microseconds in ticks.
+    pub fn ticks_of_us(&self, us: u64) -> u64 {
+        ((us * 1000) << 20) / self.ns_per_tick_q20.max(1)
+    }
+
     /// A number of ticks in nanoseconds.
     #[inline]
     pub fn ns(&self, ticks: u64) -> u64 {

@@ -388,10 +388,10 @@ impl Worker {
     }
 
     /// Takes steps of the session's running command until it is finished, waits, or has used about
-    /// `units` units of work.
-    pub fn advance(&mut self, session: &mut Session, units: u64) -> Advanced {
-        let from = work::counted();
+    /// `us` microseconds. A step itself is bounded in counted work.
+    pub fn advance(&mut self, session: &mut Session, us: u64) -> Advanced {
         let mut ticks = self.ticks();
+        let deadline = ticks.wrapping_add(self.engine.clock.ticks_of_us(us));
         loop {
             let Some(mut running) = session.running.take() else { return Advanced::Done };
             let step = running.step(self, session);
@@ -410,7 +410,7 @@ impl Worker {
             if step == Step::Waiting {
                 return Advanced::Waiting;
             }
-            if work::counted().wrapping_sub(from) > units {
+            if now.wrapping_sub(deadline) as i64 >= 0 {
                 return Advanced::Again;
             }
         }

@@ -28,8 +28,8 @@ use crate::task::{Start, Task};
 /// Values with at most this many nodes are freed where they were replaced, after the latches.
 const FREED_HERE_NODES: usize = 8;
 
-/// Units of work that a command may do in steps before others get their turn.
-const INLINE_UNITS: u64 = 3000;
+/// Microseconds that a command may take in steps before others get their turn.
+const INLINE_US: u64 = 30;
 
 /// Requests above this size are moved into their effect record, not copied.
 const COPIED_RECORD_BYTES: usize = 16 * 1024;
@@ -158,6 +158,12 @@ impl Worker {
         self.last_ticks = self.ticks();
     }
 
+    /// The time up to which commands have been charged, in ticks: about now while commands run.
+    #[inline]
+    pub fn last_ticks(&self) -> u64 {
+        self.last_ticks
+    }
+
     /// Resumes a session at a time.
     pub(crate) fn resume_at(&mut self, at_ms: i64, session: u64) {
         self.timers.insert((at_ms, session));
@@ -239,7 +245,7 @@ impl Worker {
         match outcome {
             Err(Locked) => {
                 self.start(session, command, incoming.into_request(), Start::Locked);
-                self.advance(session, INLINE_UNITS);
+                self.advance(session, INLINE_US);
             }
             Ok(Ok(Flow::Escalate)) => {
                 let (Run::Wide { task, .. } | Run::Probing { task, .. }) = &command.run else {
@@ -265,7 +271,7 @@ impl Worker {
         task: Box<dyn Task>,
     ) {
         self.start(session, command, incoming.into_request(), Start::Task(task));
-        self.advance(session, INLINE_UNITS);
+        self.advance(session, INLINE_US);
     }
 
     /// Runs the handler of a command in one hold of its keys.

@@ -70,9 +70,26 @@ struct HeldShard<'h> {
     guard: MutexGuard<'h, Shard>,
 }
 
+/// A hold of one key must not pay for the room that one of many keys needs.
+enum Held<'h> {
+    One(HeldShard<'h>),
+    /// Ascending by shard.
+    Many(Vec<HeldShard<'h>>),
+}
+
+impl<'h> Held<'h> {
+    #[inline]
+    fn as_mut_slice(&mut self) -> &mut [HeldShard<'h>] {
+        match self {
+            Held::One(held) => std::slice::from_mut(held),
+            Held::Many(held) => held,
+        }
+    }
+}
+
 /// The latches of a command's keys.
 pub struct Hold<'h> {
-    held: ArrayVec<HeldShard<'h>, HELD_SHARDS_MAX>,
+    held: Held<'h>,
     database: &'h Database,
     outlet: &'h Outlet,
     scope: Scope,
@@ -115,15 +132,11 @@ impl Keyspace {
         ledger: &mut Ledger,
         step: impl FnOnce(&mut Hold<'_>) -> R,
     ) -> Result<R, Locked> {
-        let before = work::counted();
-        let held = take_latches(database, wanted);
-        let mut hold = Hold { held, database, outlet: &self.outlet, scope, ledger };
-        if !hold.admits(wanted) {
-            return Err(Locked);
-        }
-        let result = step(&mut hold);
-        hold.finish(before);
-        Ok(result)
+        let held = match wanted {
+            [only] => Held::One(take_latch(database, only.key.shard)),
+            _ => Held::Many(take_latches(database, wanted)),
+        };
+        self.run_held(database, scope, held, wanted, ledger, step)
     }
 
     /// One shard of a database object, whatever of it is locked: for walks and expiry.
@@ -135,31 +148,49 @@ impl Keyspace {
         ledger: &mut Ledger,
         step: impl FnOnce(&mut Hold<'_>) -> R,
     ) -> R {
+        let held = Held::One(take_latch(database, shard));
+        match self.run_held(database, scope, held, &[], ledger, step) {
+            Ok(result) => result,
+            Err(Locked) => unreachable!("no key is asked for"),
+        }
+    }
+
+    #[inline]
+    fn run_held<R>(
+        &self,
+        database: &Database,
+        scope: Scope,
+        held: Held<'_>,
+        wanted: &[Wanted<'_>],
+        ledger: &mut Ledger,
+        step: impl FnOnce(&mut Hold<'_>) -> R,
+    ) -> Result<R, Locked> {
         let before = work::counted();
-        let held = std::iter::once(take_latch(database, shard)).collect();
         let mut hold = Hold { held, database, outlet: &self.outlet, scope, ledger };
+        if !hold.admits(wanted) {
+            return Err(Locked);
+        }
         let result = step(&mut hold);
-        hold.finish(before);
-        result
+        hold.update_counts();
+        let units = work::counted().wrapping_sub(before);
+        hold.ledger.largest_units = hold.ledger.largest_units.max(units);
+        if cfg!(all(debug_assertions, not(shuttle))) {
+            assert!(units <= HOLD_UNITS_MAX, "a hold did {units} units of work");
+        }
+        Ok(result)
     }
 }
 
-#[inline]
-fn take_latches<'h>(
-    database: &'h Database,
-    wanted: &[Wanted<'_>],
-) -> ArrayVec<HeldShard<'h>, HELD_SHARDS_MAX> {
-    let mut held = ArrayVec::new();
-    if let [only] = wanted {
-        held.push(take_latch(database, only.key.shard));
-        return held;
-    }
+#[inline(never)]
+fn take_latches<'h>(database: &'h Database, wanted: &[Wanted<'_>]) -> Vec<HeldShard<'h>> {
     let mut shards: ArrayVec<u16, HELD_SHARDS_MAX> = ArrayVec::new();
     for one in wanted {
         if let Err(at) = shards.binary_search(&one.key.shard) {
             shards.insert(at, one.key.shard);
         }
     }
+    // The room is there before the first latch.
+    let mut held = Vec::with_capacity(shards.len());
     held.extend(shards.into_iter().map(|shard| take_latch(database, shard)));
     held
 }
@@ -202,9 +233,9 @@ impl<'h> Hold<'h> {
     pub fn look_up(&mut self, key: Key<'_>) -> Option<EntryRef<'_, Object>> {
         self.purge(key);
         let ledger = &mut *self.ledger;
-        let shard = match &mut self.held[..] {
-            [only] => &only.guard,
-            all => &all.iter().find(|held| held.shard == key.shard)?.guard,
+        let shard = match &self.held {
+            Held::One(only) => &only.guard,
+            Held::Many(all) => &all.iter().find(|held| held.shard == key.shard)?.guard,
         };
         let entry = shard.table.find(key.hash, key.bytes);
         match entry {
@@ -290,10 +321,21 @@ impl<'h> Hold<'h> {
     }
 
     /// The latched part of a shard, for walks and lock sets.
+    ///
+    /// # Panics
+    /// If the shard is not held.
+    #[inline]
     pub fn shard_mut(&mut self, shard: u16) -> &mut Shard {
-        let at = self.held.iter().position(|held| held.shard == shard);
-        // The caller asked for this shard when it took the hold.
-        &mut self.held[at.expect("the shard is held")].guard
+        match &mut self.held {
+            Held::One(only) => {
+                assert_eq!(only.shard, shard, "the shard is not held");
+                &mut only.guard
+            }
+            Held::Many(all) => match all.binary_search_by_key(&shard, |held| held.shard) {
+                Ok(at) => &mut all[at].guard,
+                Err(_) => panic!("the shard is not held"),
+            },
+        }
     }
 
     /// What is left to do after the latches.
@@ -311,10 +353,6 @@ impl<'h> Hold<'h> {
 
     #[inline]
     fn shard(&mut self, key: Key<'_>) -> &mut Shard {
-        if self.held.len() == 1 {
-            debug_assert_eq!(self.held[0].shard, key.shard, "the key is not held");
-            return &mut self.held[0].guard;
-        }
         self.shard_mut(key.shard)
     }
 
@@ -329,7 +367,7 @@ impl<'h> Hold<'h> {
         let now_ms = self.scope.now_ms;
         let table = &mut self.shard(key).table;
         let entry = table.find(key.hash, key.bytes);
-        if entry.is_some_and(|entry| entry.expire_at().is_some_and(|at_ms| at_ms <= now_ms))
+        if entry.is_some_and(|entry| entry.expire_at().is_some_and(|at_ms| at_ms < now_ms))
             && let Some(removed) = table.remove(key.hash, key.bytes)
         {
             self.expire(removed, key.shard);
@@ -376,22 +414,10 @@ impl<'h> Hold<'h> {
         })
     }
 
-    /// Publishes what changed in the shards, releases the latches and checks the budget.
-    #[inline]
-    fn finish(mut self, units_before: u64) {
-        self.update_counts();
-        let Hold { held, ledger, .. } = self;
-        drop(held);
-        let units = work::counted().wrapping_sub(units_before);
-        ledger.largest_units = ledger.largest_units.max(units);
-        if cfg!(all(debug_assertions, not(shuttle))) {
-            assert!(units <= HOLD_UNITS_MAX, "a hold did {units} units of work");
-        }
-    }
-
+    /// Publishes what changed in the shards, for who looks without a latch.
     #[inline]
     fn update_counts(&mut self) {
-        for held in &mut self.held {
+        for held in self.held.as_mut_slice() {
             let (keys, expires) = (held.guard.table.len(), held.guard.table.expires_len());
             if keys == held.keys_before && expires == held.expires_before && expires == 0 {
                 continue;
@@ -402,7 +428,9 @@ impl<'h> Hold<'h> {
             if (keys == 0) != (held.keys_before == 0) {
                 self.database.set_non_empty(held.shard, keys != 0);
             }
-            let earliest = held.guard.table.earliest().unwrap_or(NEVER);
+            // Without expiries the table's own bound may be left over from one that is gone.
+            let bound = held.guard.table.earliest().filter(|_| expires != 0);
+            let earliest = bound.unwrap_or(NEVER);
             if self.database.earliest(held.shard) != earliest {
                 self.database.set_earliest(held.shard, earliest);
             }

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use structures::work;
+
 use super::Keyspace;
 use super::hold::Ledger;
 use super::locks::{Access, Acquired, Address, NOBODY, Owner, Ticket};
@@ -79,6 +81,8 @@ impl LockSet {
     /// Adds a key. A key that is added twice is locked once, exclusively if either asks for it.
     pub fn add(&mut self, keyspace: &Keyspace, database: u8, name: &[u8], access: Access) {
         self.databases.entry(database).or_insert(Access::Shared);
+        work::nodes(3);
+        work::allocations(2);
         let shard = keyspace.key(name).shard;
         let key = LockKey { database, shard, name: name.into() };
         let held = self.keys.entry(key).or_insert(access);
@@ -115,6 +119,8 @@ impl LockSet {
             let Some(last) = self.last_key.take() else { break };
             let upto = (Bound::Unbounded, Bound::Included(&last));
             let Some((key, &access)) = self.keys.range(upto).next_back() else { break };
+            work::nodes(4);
+            work::allocations(2);
             if !self.needs_no_lock(key) {
                 let slot = keyspace.gate.enter(self.address.worker);
                 let database = &slot.databases[key.database as usize];
@@ -167,6 +173,8 @@ impl LockSet {
                 self.phase = Phase::Held;
                 return Progress::Held;
             };
+            work::nodes(4);
+            work::allocations(3);
             if !self.needs_no_lock(&key) {
                 let ticket = Ticket::new(self.address);
                 let slot = keyspace.gate.enter(self.address.worker);

@@ -7,7 +7,7 @@ use structures::object::Object;
 use structures::table::{EntryRef, Position};
 
 use super::database::Database;
-use super::hold::{Ledger, Scope};
+use super::hold::{Hold, Ledger, Scope};
 use super::{Keyspace, SHARDS};
 use crate::sync::Arc;
 
@@ -49,7 +49,7 @@ impl Keyspace {
         let position = if shard == cursor.shard { cursor.position } else { Position::START };
         let next = self.hold_shard(database, scope, shard, ledger, |hold| {
             hold.shard_mut(shard).table.scan(position, |entry| {
-                if entry.expire_at().is_none_or(|at_ms| at_ms > scope.now_ms) {
+                if entry.expire_at().is_none_or(|at_ms| at_ms >= scope.now_ms) {
                     visit(entry);
                 }
             })
@@ -61,6 +61,27 @@ impl Keyspace {
                 Some(Cursor { shard, position: Position::START })
             }
         }
+    }
+
+    /// Finds the first shard from `from` on, among those that the scope's worker cares for, that has
+    /// an expiry which is due, and runs `step` in a hold of it. Returns the shard.
+    pub fn expire_next(
+        &self,
+        scope: Scope,
+        from: usize,
+        ledger: &mut Ledger,
+        step: impl FnOnce(&mut Hold<'_>, u16),
+    ) -> Option<usize> {
+        let slot = self.gate.enter(scope.worker);
+        let database = &*slot.databases[scope.database as usize];
+        if database.len().1 == 0 {
+            return None;
+        }
+        let is_due = |&shard: &usize| database.earliest(shard as u16) < scope.now_ms;
+        let own = |&shard: &usize| shard % self.workers == scope.worker;
+        let shard = (from..SHARDS).filter(own).find(is_due)?;
+        self.hold_shard(database, scope, shard as u16, ledger, |hold| step(hold, shard as u16));
+        Some(shard)
     }
 
     /// The database object that is now at the scope's index.
