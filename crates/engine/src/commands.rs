@@ -19,7 +19,8 @@ mod transactions;
 
 use std::sync::LazyLock;
 
-use crate::command::{Arity, Command, Flags};
+use crate::execution::command::{Arity, Command, Flags};
+use crate::execution::engine::CommandTable;
 
 const FAMILIES: &[&[Command]] = &[
     strings::COMMANDS,
@@ -121,11 +122,9 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     }
 }
 
-/// The place of a command of [`TABLE`], by which its counters are kept.
-#[inline]
-pub fn position(command: &'static Command) -> usize {
-    let offset = std::ptr::from_ref(command).addr() - TABLE.as_ptr().addr();
-    offset / size_of::<Command>()
+/// The table, for the engine.
+pub fn table() -> CommandTable {
+    CommandTable { all: &TABLE, find }
 }
 
 /// The arity as COMMAND shows it: negative for "at least".

@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use structures::object::{Object, ObjectRemains};
+
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -21,6 +23,22 @@ pub const OWN_SHARE_NODES: usize = 64;
 pub trait Discard: Send {
     /// Frees about `nodes` nodes. Returns true when nothing large is left.
     fn discard_step(&mut self, nodes: usize) -> bool;
+}
+
+/// A value that left the keyspace.
+pub struct DroppedObject(ObjectRemains);
+
+impl DroppedObject {
+    /// A value that nobody reads any more.
+    pub fn new(object: Object) -> DroppedObject {
+        DroppedObject(object.into_remains())
+    }
+}
+
+impl Discard for DroppedObject {
+    fn discard_step(&mut self, nodes: usize) -> bool {
+        self.0.drop_step(nodes)
+    }
 }
 
 /// Plain values whose destruction is one piece, long or short: only for the reaper's thread.

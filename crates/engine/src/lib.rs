@@ -1,24 +1,32 @@
 //! The database: shards, types, commands, sessions, effects. No socket, file, clock or thread of
 //! its own: time, randomness and bytes come in, effects go out.
 //!
-//! Suggested reading order: [`keyspace`], [`command`], [`worker`], [`task`], then any family in
-//! `commands`.
+//! The modules are listed in their order of dependence: each uses only those before it.
 
-pub mod command;
-pub mod commands;
-pub mod control;
-pub mod effects;
-pub mod engine;
-pub mod errors;
-pub mod expiry;
-pub mod glob;
-pub mod keyspace;
-pub mod lanes;
-pub mod observe;
-pub mod output;
-pub mod session;
-pub mod settings;
 pub mod sync;
-pub mod task;
+
+pub mod errors;
+
+pub mod parse;
+
+pub mod glob;
+
+pub mod lanes;
+
+pub mod observe;
+
+pub mod output;
+
+pub mod effects;
+
+pub mod keyspace;
+
+pub mod control;
+
+pub mod settings;
+
 pub mod types;
-pub mod worker;
+
+pub mod execution;
+
+pub mod commands;

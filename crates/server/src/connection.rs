@@ -2,8 +2,8 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 
+use engine::execution::session::Session;
 use engine::lanes::Discard;
-use engine::session::Session;
 use mio::net::TcpStream;
 use resp::Parser;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use engine::engine::Clock;
+use engine::execution::engine::Clock;
 use rustix::time::{ClockId, clock_gettime};
 
 /// How long the cycle counter is compared with the monotonic clock at start.

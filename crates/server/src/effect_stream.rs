@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use engine::engine::Engine;
+use engine::execution::engine::Engine;
 
 /// How often the stream is written out.
 const PERIOD: Duration = Duration::from_millis(2);

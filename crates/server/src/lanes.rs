@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-use engine::engine::Engine;
+use engine::execution::engine::Engine;
 use rustix::process::{Pid, setpriority_process};
 
 /// Niceness of both lanes: a share of about a tenth beside a busy worker on the same processor.

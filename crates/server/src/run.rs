@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use engine::control::Message;
-use engine::engine::{Engine, Options as EngineOptions, Process};
+use engine::execution::engine::{Engine, Options as EngineOptions, Process};
 use engine::keyspace::key::ShardBy;
 use engine::settings::Settings;
 use mio::{Poll, Waker};
@@ -159,7 +159,7 @@ fn new_engine(
 ) -> Engine {
     structures::hash::set_seed(random_seed());
     let (reaper, slow_lane) = (reaper.clone(), slow_lane.clone());
-    Engine::new(EngineOptions {
+    let made = EngineOptions {
         workers: options.workers,
         databases: options.databases,
         shard_by: options.shard_by,
@@ -180,7 +180,8 @@ fn new_engine(
             resident_bytes: memory::resident_bytes,
             machine_bytes: memory::machine_bytes(),
         },
-    })
+    };
+    Engine::new(made, engine::commands::table())
 }
 
 fn random_seed() -> u64 {

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use engine::control::Message;
-use engine::engine::Engine;
-use engine::expiry::Round;
+use engine::execution::engine::Engine;
+use engine::execution::expiry::Round;
+use engine::execution::session::Session;
+use engine::execution::task::Advanced;
+use engine::execution::worker::{Incoming, Worker};
 use engine::keyspace::locks::Address;
-use engine::session::Session;
-use engine::task::Advanced;
-use engine::worker::{Incoming, Worker};
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Token};
@@ -359,7 +359,7 @@ impl Loop {
         input[..end].copy_from_slice(&connection.unparsed);
         connection.unparsed.clear();
         if !connection.unfinished {
-                match connection.read(&mut input[end..end + READ_BYTES]) {
+            match connection.read(&mut input[end..end + READ_BYTES]) {
                 ReadOutcome::Bytes(count) => {
                     worker.stats().bytes_in.add(count as u64);
                     end += count;
@@ -391,7 +391,7 @@ impl Loop {
         }
         match connection.flush(&mut worker.garbage) {
             Ok(written) => {
-                            worker.stats().bytes_out.add(written as u64);
+                worker.stats().bytes_out.add(written as u64);
                 connection.session.output.take_tail(spare);
             }
             Err(_) => self.lose(at),
@@ -445,7 +445,10 @@ impl Loop {
         for _ in 0..CONNECTIONS.min(self.closing.len()) {
             let Some(at) = self.closing.pop_front() else { break };
             self.lose(at);
-            if !self.worker.end_some_watches(&mut self.connections[at].session) {
+            let queued = &self.connections[at].queued;
+            // The other queues still name it; they let it go when its turn comes.
+            let is_named = queued.commands || queued.replies || queued.tasks;
+            if !self.worker.end_some_watches(&mut self.connections[at].session) || is_named {
                 self.closing.push_back(at);
                 continue;
             }
@@ -468,14 +471,15 @@ fn parse_and_execute(
     input: &[u8],
     deadline: u64,
 ) -> usize {
-    let limits = Limits { bulk_bytes_max: 512 * 1024 * 1024, unauthenticated: false };
+    let bulk_bytes_max = worker.engine.settings.bulk_bytes_max();
+    let limits = Limits { bulk_bytes_max, unauthenticated: false };
     let mut consumed = 0;
     connection.unfinished = true;
     loop {
         let rest = &input[consumed..];
         let (count, progress) = connection.parser.parse(rest, scratch, &limits, ARGUMENTS_AT_ONCE);
         consumed += count;
-            let session = &mut connection.session;
+        let session = &mut connection.session;
         match progress {
             Progress::Request => {
                 worker.execute(session, Incoming::Borrowed(scratch.args(rest)));

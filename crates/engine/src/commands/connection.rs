@@ -10,15 +10,16 @@ use structures::big_string::BigString;
 
 use super::introspection::VERSION;
 use super::subcommand::{self, Acknowledged, Answer};
-use crate::command::{
-    Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, parse,
-};
 use crate::errors::{self, Result};
+use crate::execution::command::{
+    Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run,
+};
+use crate::execution::session::Session;
+use crate::execution::session::registry::ClientInfo;
+use crate::execution::task::{Step, Task, TaskContext};
 use crate::lanes::Discard;
-use crate::session::Session;
-use crate::session::registry::ClientInfo;
+use crate::parse;
 use crate::sync::Arc;
-use crate::task::{Step, Task, TaskContext};
 use crate::types::string::{self, StringStream};
 
 /// The only user until there are others; any password is his.

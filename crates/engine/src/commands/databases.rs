@@ -4,15 +4,16 @@ use resp::Args;
 use structures::object::Object;
 use structures::table::Table;
 
-use crate::command::{
-    Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed, parse,
-};
 use crate::effects::{self, Body, Record};
 use crate::errors::{self, Result};
+use crate::execution::command::{
+    Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed,
+};
+use crate::execution::task::{Step, Task, TaskContext};
 use crate::keyspace::database::Database;
 use crate::lanes::Discard;
+use crate::parse;
 use crate::sync::Arc;
-use crate::task::{Step, Task, TaskContext};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {

@@ -27,13 +27,13 @@ use structures::table::Value;
 use structures::work;
 
 use crate::errors::Result;
+use crate::execution::task::{Step, Task, TaskContext};
 use crate::keyspace::database::Database;
 use crate::keyspace::hold::Scope;
 use crate::keyspace::walk::Cursor;
 use crate::lanes::Discard;
+use crate::lanes::DroppedObject;
 use crate::sync::Arc;
-use crate::task::{Step, Task, TaskContext};
-use crate::worker::DroppedObject;
 
 /// Bytes that one step computes over: some 20 microseconds.
 const STEP_BYTES: usize = 8 * 1024;

@@ -7,11 +7,12 @@ use std::sync::LazyLock;
 use resp::{Protocol, Writer};
 
 use super::subcommand;
-use crate::command::{
-    Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, parse,
-};
 use crate::errors;
+use crate::execution::command::{
+    Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run,
+};
 use crate::keyspace::locks::Access;
+use crate::parse;
 
 /// The version of Redis whose behaviour clients may expect.
 pub(super) const VERSION: &str = "7.2.4";

@@ -1,12 +1,13 @@
 //! Keys of any type: DEL, TYPE, and the expiry.
 
-use crate::command::{
-    Arity, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed, parse,
-};
 use crate::errors::{self, Result};
+use crate::execution::command::{
+    Arity, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed,
+};
+use crate::execution::task::{Step, Task, TaskContext};
 use crate::keyspace::hold::Wanted;
 use crate::keyspace::locks::Access;
-use crate::task::{Step, Task, TaskContext};
+use crate::parse;
 use crate::types::Type;
 use resp::Args;
 

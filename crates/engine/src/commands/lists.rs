@@ -5,15 +5,16 @@ use structures::list::{Cursor, Element, Found, List};
 use structures::object::Object;
 use structures::table::{NewValue, Value};
 
-use crate::command::{
-    Arity, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed, parse,
-};
 use crate::errors::{self, Result};
+use crate::execution::command::{
+    Arity, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed,
+};
+use crate::execution::task::{Step, Task, TaskContext};
 use crate::keyspace::hold::Hold;
 use crate::keyspace::key::Key;
 use crate::keyspace::locks::Access;
 use crate::lanes::Discard;
-use crate::task::{Step, Task, TaskContext};
+use crate::parse;
 use crate::types::list::{self, End, ListStream};
 use crate::types::string::{Builder, INLINE_BYTES_MAX};
 use resp::Args;

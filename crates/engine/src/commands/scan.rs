@@ -4,13 +4,14 @@ use resp::{Args, Protocol, Writer};
 use structures::object::Object;
 use structures::table::EntryRef;
 
-use crate::command::{Arity, Command, Cost, Flags, Keys, Locks, Row, Run, TaskSeed, parse};
 use crate::errors::{self, Result};
+use crate::execution::command::{Arity, Command, Cost, Flags, Keys, Locks, Row, Run, TaskSeed};
+use crate::execution::task::{Step, Task, TaskContext};
 use crate::glob;
 use crate::keyspace::database::Database;
 use crate::keyspace::walk::Cursor;
+use crate::parse;
 use crate::sync::Arc;
-use crate::task::{Step, Task, TaskContext};
 use crate::types::Type;
 
 /// Bucket chains that one step visits, in one hold each.

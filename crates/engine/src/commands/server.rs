@@ -2,12 +2,13 @@
 
 use super::digest::DigestTask;
 use super::subcommand::{self, Acknowledged, Answer};
-use crate::command::{
-    Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, parse,
-};
 use crate::errors;
+use crate::execution::command::{
+    Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run,
+};
 use crate::observe::WorkerStats;
 use crate::observe::stalls::Longest;
+use crate::parse;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {

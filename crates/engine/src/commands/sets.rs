@@ -7,17 +7,17 @@ use structures::object::Object;
 use structures::packed::Packed;
 use structures::table::{Expire, NewValue, Value};
 
-use crate::command::{
+use crate::errors::{self, Result};
+use crate::execution::command::{
     Arity, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed,
 };
-use crate::errors::{self, Result};
+use crate::execution::task::{Step, Task, TaskContext};
 use crate::keyspace::HELD_KEYS_MAX;
 use crate::keyspace::hold::{Hold, Wanted};
 use crate::keyspace::key::Key;
 use crate::keyspace::locks::{Access, Address, NOBODY};
 use crate::lanes::{Discard, Job};
 use crate::sync::{Arc, Mutex};
-use crate::task::{Step, Task, TaskContext};
 use crate::types::set;
 use resp::Args;
 

@@ -6,11 +6,12 @@ use structures::object::Object;
 use structures::table::{Expire, NewValue, Value};
 
 use super::strings_large::{self, AppendTask, MgetTask, MsetTask, SetTask, SetrangeTask};
-use crate::command::{
-    Arity, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, parse,
-};
 use crate::errors::{self, Result};
+use crate::execution::command::{
+    Arity, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run,
+};
 use crate::keyspace::locks::Access;
+use crate::parse;
 use crate::types::string::{self, INLINE_BYTES_MAX};
 use resp::Args;
 

@@ -5,16 +5,16 @@ use structures::object::Object;
 use structures::table::{Expire, NewValue, Value};
 
 use super::strings::{self, STRING_BYTES_MAX, SetOptions};
-use crate::command::{Context, TaskSeed};
 use crate::errors::{self, Result};
+use crate::execution::command::{Context, TaskSeed};
+use crate::execution::task::{Step, Task, TaskContext};
 use crate::keyspace::hold::{Hold, Wanted};
 use crate::keyspace::key::Key;
 use crate::keyspace::locks::Access;
 use crate::lanes::Discard;
+use crate::lanes::DroppedObject;
 use crate::output::Reply;
-use crate::task::{Step, Task, TaskContext};
 use crate::types::string::{self, Builder, INLINE_BYTES_MAX};
-use crate::worker::DroppedObject;
 use resp::Args;
 
 /// Keys that one step of MGET or MSET serves.

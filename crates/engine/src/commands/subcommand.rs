@@ -3,11 +3,11 @@
 
 use resp::Args;
 
-use crate::command::{Arity, Call};
 use crate::control::Barrier;
 use crate::errors::{self, Result};
+use crate::execution::command::{Arity, Call};
+use crate::execution::task::{Step, Task, TaskContext};
 use crate::sync::Arc;
-use crate::task::{Step, Task, TaskContext};
 
 /// Words of a command about the server or the connection. They are read in one piece, so there must
 /// be an end; nobody needs as many.
@@ -51,7 +51,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) fn write(self, session: &mut crate::session::Session) {
+    pub(super) fn write(self, session: &mut crate::execution::session::Session) {
         let mut reply = session.reply();
         match self {
             Answer::Ok => reply.writer().simple("OK"),

@@ -6,19 +6,19 @@
 use arrayvec::ArrayVec;
 use resp::Args;
 
-use crate::command::{
+use crate::errors::{self, Result};
+use crate::execution::command::{
     Arity, Call, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed,
 };
-use crate::errors::{self, Result};
+use crate::execution::session::Session;
+use crate::execution::session::transaction::{Queued, Transaction, Watch};
+use crate::execution::task::{Step, Task, TaskContext, add_locks_of};
+use crate::execution::worker::Worker;
 use crate::keyspace::HELD_KEYS_MAX;
 use crate::keyspace::hold::{Hold, Scope, Wanted};
 use crate::keyspace::locks::{Access, NOBODY};
 use crate::keyspace::lockset::{KEYS_PER_STEP, LockSet};
 use crate::lanes::{Discard, Whole};
-use crate::session::Session;
-use crate::session::transaction::{Queued, Transaction, Watch};
-use crate::task::{Step, Task, TaskContext, add_locks_of};
-use crate::worker::Worker;
 
 /// Commands of a transaction that runs in one hold.
 const COMMANDS_AT_ONCE: usize = 32;
@@ -259,7 +259,7 @@ impl ExecTask {
         for queued in (0..index).filter_map(|at| self.queued(at)) {
             let args = queued.request.args();
             if queued.command.row.name == "select"
-                && let Some(index) = crate::command::parse::canonical_integer(args.get(1))
+                && let Some(index) = crate::parse::canonical_integer(args.get(1))
                 && (0..worker.engine.keyspace.databases() as i64).contains(&index)
             {
                 database = index as u8;

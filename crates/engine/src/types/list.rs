@@ -10,8 +10,8 @@ use structures::packed::Packed;
 use super::string::StringStream;
 use crate::errors::{self, Result};
 use crate::lanes::Discard;
+use crate::lanes::DroppedObject;
 use crate::output::{Reply, Stream};
-use crate::worker::DroppedObject;
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use structures::packed::Packed;
 
 use crate::errors::{self, Result};
 use crate::lanes::Discard;
+use crate::lanes::DroppedObject;
 use crate::output::{Reply, Stream};
-use crate::worker::DroppedObject;
 
 /// Members that a stream reads from the snapshot at once.
 const BATCH: usize = 64;

@@ -6,10 +6,10 @@ use structures::big_string::BigString;
 use structures::object::Object;
 use structures::table::{NewValue, Value};
 
-use crate::command::parse::canonical_integer;
 use crate::errors::{self, Result};
 use crate::lanes::Discard;
 use crate::output::{Reply, Stream};
+use crate::parse::canonical_integer;
 
 /// The longest value that lies in its entry.
 pub const INLINE_BYTES_MAX: usize = 16 * 1024;

@@ -6,13 +6,13 @@
 use std::fmt::{Display, Write};
 
 use super::VERSION;
-use crate::command::Flags;
 use crate::commands::TABLE;
+use crate::execution::command::Flags;
+use crate::execution::worker::Worker;
 use crate::lanes::Lane;
 use crate::observe::stalls::{Histogram, LongHold, NOTABLE_HOLD_US, Summary};
 use crate::observe::{Counter, WorkerStats};
 use crate::sync::atomic::Ordering;
-use crate::worker::Worker;
 
 /// Holds that are shown by name.
 const LONGEST_SHOWN: usize = 16;

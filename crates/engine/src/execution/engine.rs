@@ -1,13 +1,12 @@
 //! The engine: what all workers share.
 
-use crate::command::Flags;
-use crate::commands;
 use crate::control::{Mailboxes, WakeWorker};
+use crate::execution::command::{Command, Flags};
+use crate::execution::session::registry::Registry;
 use crate::keyspace::Keyspace;
 use crate::keyspace::key::ShardBy;
 use crate::lanes::{Reaper, SlowLane, WakeLane};
 use crate::observe::Stats;
-use crate::session::registry::Registry;
 use crate::settings::Settings;
 use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -111,8 +110,28 @@ pub struct Process {
     pub machine_bytes: u64,
 }
 
+/// The commands, as the layer above defines them.
+#[derive(Clone, Copy)]
+pub struct CommandTable {
+    /// All of them, in the order of their names.
+    pub all: &'static [Command],
+    /// Finds one by its name, in any case.
+    pub find: fn(&[u8]) -> Option<&'static Command>,
+}
+
+impl CommandTable {
+    /// The place of a command in the table, by which its counters are kept.
+    #[inline]
+    pub fn position(&self, command: &'static Command) -> usize {
+        let offset = std::ptr::from_ref(command).addr() - self.all.as_ptr().addr();
+        offset / size_of::<Command>()
+    }
+}
+
 /// What all workers share.
 pub struct Engine {
+    /// The commands.
+    pub table: CommandTable,
     /// The data.
     pub keyspace: Keyspace,
     /// The counters.
@@ -139,17 +158,18 @@ pub struct Engine {
 
 impl Engine {
     /// An empty engine.
-    pub fn new(options: Options) -> Engine {
+    pub fn new(options: Options, table: CommandTable) -> Engine {
         let Options { workers, databases, shard_by, clock, settings, process, .. } = options;
         Engine {
             keyspace: Keyspace::new(workers, databases, shard_by),
-            stats: Stats::new(workers, commands::COUNT),
+            stats: Stats::new(workers, table.all.len()),
             reaper: Reaper::new(options.wake_reaper),
             slow_lane: SlowLane::new(options.wake_slow_lane),
             mailboxes: Mailboxes::new(workers, options.wake_worker),
             registry: Registry::default(),
             pause: Pause::default(),
             started_ms: (clock.unix_ms)(),
+            table,
             settings,
             clock,
             process,

@@ -2,7 +2,7 @@
 
 use resp::Request;
 
-use crate::command::Command;
+use crate::execution::command::Command;
 use crate::keyspace::Keyspace;
 use crate::keyspace::database::{Database, WatchedKey};
 use crate::keyspace::hold::{Hold, Ledger, Scope, Wanted};

@@ -5,10 +5,10 @@ pub mod transaction;
 
 use resp::Protocol;
 
+use crate::execution::task::Running;
 use crate::keyspace::locks::Address;
 use crate::output::{Output, Reply};
 use crate::sync::Arc;
-use crate::task::Running;
 use registry::ClientInfo;
 use transaction::{Transaction, Watch};
 

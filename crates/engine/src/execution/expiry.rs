@@ -3,10 +3,10 @@
 //! Every worker cares for its share of the shards. A hold looks at a bounded number of keys of the
 //! segment that is due; each removed key is an effect of its own.
 
+use crate::execution::worker::Worker;
 use crate::keyspace::SHARDS;
 use crate::keyspace::hold::{Hold, Scope};
 use crate::keyspace::locks::NOBODY;
-use crate::worker::Worker;
 
 /// Keys with an expiry that one hold looks at.
 const KEYS_PER_HOLD: usize = 64;

@@ -1,16 +1,15 @@
 //! What a command is: its row, and the ways in which it may run.
 
 pub mod keys;
-pub mod parse;
 
 use resp::{Args, Protocol};
 
 use crate::errors::Result;
+use crate::execution::session::Session;
+use crate::execution::task::Task;
+use crate::execution::worker::Worker;
 use crate::keyspace::hold::{Hold, Wanted};
 use crate::output::Reply;
-use crate::session::Session;
-use crate::task::Task;
-use crate::worker::Worker;
 pub use keys::Keys;
 
 /// How many words a command has, its name included.

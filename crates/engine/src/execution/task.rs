@@ -7,14 +7,14 @@
 use resp::{Args, Request};
 use structures::work;
 
-use crate::command::{Command, Flags, Flow, Locks, Run, TaskSeed};
 use crate::errors::Result;
+use crate::execution::command::{Command, Flags, Flow, Locks, Run, TaskSeed};
+use crate::execution::session::Session;
+use crate::execution::worker::{Incoming, Worker};
 use crate::keyspace::hold::{Hold, Locked, Scope, Wanted};
 use crate::keyspace::locks::{Access, NOBODY, Owner};
 use crate::keyspace::lockset::{KEYS_PER_STEP, LockSet, Progress};
 use crate::lanes::{Discard, Whole};
-use crate::session::Session;
-use crate::worker::{Incoming, Worker};
 
 /// Bytes of a long argument that are made contiguous in one step.
 const FLATTEN_STEP_BYTES: usize = 64 * 1024;
@@ -137,8 +137,8 @@ pub fn add_locks_of(
             None
         }
         Locks::NamedDatabases => {
-            let named = (1..args.len())
-                .filter_map(|at| crate::command::parse::canonical_integer(args.get(at)));
+            let named =
+                (1..args.len()).filter_map(|at| crate::parse::canonical_integer(args.get(at)));
             for index in named.filter(|&index| (0..keyspace.databases() as i64).contains(&index)) {
                 set.add_database(index as u8);
             }

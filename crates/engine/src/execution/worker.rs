@@ -6,24 +6,22 @@ use std::collections::BTreeSet;
 
 use arrayvec::ArrayVec;
 use resp::{Args, Request};
-use structures::object::{Object, ObjectRemains};
 
-use crate::command::{Call, Command, Context, Flags, Flow, Outcome, Run, TaskSeed};
-use crate::commands;
 use crate::effects::Body;
-use crate::engine::Engine;
 use crate::errors::{self, CommandError};
+use crate::execution::command::{Call, Command, Context, Flags, Flow, Outcome, Run, TaskSeed};
+use crate::execution::engine::Engine;
+use crate::execution::session::Session;
+use crate::execution::session::transaction::Queued;
+use crate::execution::task::{Start, Task};
 use crate::keyspace::HELD_KEYS_MAX;
 use crate::keyspace::hold::{Ledger, Locked, Scope, Wanted};
 use crate::keyspace::locks::{NOBODY, Owner};
-use crate::lanes::Discard;
+use crate::lanes::{Discard, DroppedObject};
 use crate::observe::WorkerStats;
 use crate::observe::stalls::{LongHold, NOTABLE_HOLD_US};
-use crate::session::Session;
-use crate::session::transaction::Queued;
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
-use crate::task::{Start, Task};
 
 /// Values with at most this many nodes are freed where they were replaced, after the latches.
 const FREED_HERE_NODES: usize = 8;
@@ -187,13 +185,13 @@ impl Worker {
     /// Executes a command: its reply is queued, or `session.running` is set.
     pub fn execute(&mut self, session: &mut Session, incoming: Incoming<'_>) {
         let args = incoming.args();
-        let Some(command) = commands::find(args.prefix(0)) else {
+        let Some(command) = (self.engine.table.find)(args.prefix(0)) else {
             let error = unknown(args);
             session.spoil_transaction();
             return self.refuse(session, error);
         };
         if !command.row.arity.accepts(args.len()) {
-            self.stats().commands[commands::position(command)].rejected.add(1);
+            self.stats().commands[self.engine.table.position(command)].rejected.add(1);
             session.spoil_transaction();
             return self.refuse(session, errors::wrong_arity(command.row.name));
         }
@@ -332,7 +330,7 @@ impl Worker {
         ticks: u64,
     ) {
         let stats = self.stats();
-        let row = &stats.commands[commands::position(command)];
+        let row = &stats.commands[self.engine.table.position(command)];
         row.calls.add(1);
         row.ticks.add(ticks);
         stats.executed.add(1);
@@ -439,22 +437,6 @@ fn copied(args: Args<'_>, words: usize, more: &[Box<[u8]>]) -> Body {
     Body::Command(bytes.into_boxed_slice())
 }
 
-/// A value that left the keyspace.
-pub struct DroppedObject(ObjectRemains);
-
-impl DroppedObject {
-    /// A value that nobody reads any more.
-    pub fn new(object: Object) -> DroppedObject {
-        DroppedObject(object.into_remains())
-    }
-}
-
-impl Discard for DroppedObject {
-    fn discard_step(&mut self, nodes: usize) -> bool {
-        self.0.drop_step(nodes)
-    }
-}
-
 /// Whether an argument that is still in chunks must be made contiguous first. Commands that take
 /// chunks take them as values, never as keys.
 fn needs_contiguous(command: &Command, args: Args<'_>) -> bool {
@@ -475,7 +457,7 @@ fn unknown(args: Args<'_>) -> CommandError {
 }
 
 /// The relaxed load that keeps a paused server's cost off the normal path.
-impl crate::engine::Pause {
+impl crate::execution::engine::Pause {
     #[inline]
     fn is_active(&self) -> bool {
         self.until_ms.load(Ordering::Relaxed) != 0
