@@ -2,15 +2,33 @@
 
 use std::borrow::Cow;
 
-/// An error reply: the code word and the text, without the leading `-`.
+/// An error reply: the code word and the text, without the leading `-`. Bytes, because texts repeat
+/// what the client sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandError(pub Cow<'static, str>);
+pub struct CommandError(Cow<'static, [u8]>);
+
+impl CommandError {
+    /// The reply's bytes, on one line.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 /// What a command handler returns on refusal.
 pub type Result<T> = std::result::Result<T, CommandError>;
 
 const fn text(text: &'static str) -> CommandError {
-    CommandError(Cow::Borrowed(text))
+    CommandError(Cow::Borrowed(text.as_bytes()))
+}
+
+/// A text of parts, some of which the client sent. As in Redis, line ends at the end are left out
+/// and others become spaces, so that the reply stays one line.
+fn joined<const N: usize>(parts: [&[u8]; N]) -> CommandError {
+    let mut text = parts.concat();
+    let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    text.truncate(text.iter().rposition(|byte| !is_line_end(byte)).map_or(0, |last| last + 1));
+    text.iter_mut().filter(|byte| is_line_end(byte)).for_each(|byte| *byte = b' ');
+    CommandError(text.into())
 }
 
 pub const WRONG_TYPE: CommandError =
@@ -83,84 +101,115 @@ pub fn setting_range(min: u64, max: u64) -> String {
 
 /// A parameter cannot be set to the value.
 pub fn setting(name: &[u8], reason: &str) -> CommandError {
-    let name = shown(name, 128);
-    let text = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}");
-    CommandError(text.into())
+    let begin = b"ERR CONFIG SET failed (possibly related to argument '";
+    joined([begin, shown(name), b"') - ", reason.as_bytes()])
 }
 
 /// There is no such parameter.
 pub fn unknown_setting(name: &[u8]) -> CommandError {
-    let name = shown(name, 128);
-    let text = format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
-    CommandError(text.into())
+    let begin = b"ERR Unknown option or number of arguments for CONFIG SET - '";
+    joined([begin, shown(name), b"'"])
 }
 
 /// An option of HELLO that does not exist, or without its value.
 pub fn hello_option(option: &[u8]) -> CommandError {
-    let option = shown(option, 128);
-    CommandError(format!("ERR Syntax error in HELLO option '{option}'").into())
+    joined([b"ERR Syntax error in HELLO option '", shown(option), b"'"])
 }
 
 /// CLIENT KILL TYPE of a type that does not exist.
 pub fn unknown_client_type(name: &[u8]) -> CommandError {
-    CommandError(format!("ERR Unknown client type '{}'", shown(name, 128)).into())
+    joined([b"ERR Unknown client type '", shown(name), b"'"])
 }
 
 /// CLIENT KILL USER of a user who does not exist.
 pub fn no_such_user(name: &[u8]) -> CommandError {
-    CommandError(format!("ERR No such user '{}'", shown(name, 128)).into())
+    joined([b"ERR No such user '", shown(name), b"'"])
 }
 
 /// More or longer arguments than anybody needs for a command that does not work in steps.
 pub fn too_many_arguments(name: &str) -> CommandError {
-    CommandError(format!("ERR too many or too long arguments for '{name}' command").into())
+    joined([b"ERR too many or too long arguments for '", name.as_bytes(), b"' command"])
 }
 
 /// The subcommand does not exist with this number of arguments.
 pub fn subcommand_syntax(name: &[u8], container: &str) -> CommandError {
-    let (name, upper) = (shown(name, 128), container.to_uppercase());
-    let text = format!(
-        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try {upper} HELP."
-    );
-    CommandError(text.into())
+    let container = container.to_uppercase();
+    let begin = b"ERR unknown subcommand or wrong number of arguments for '";
+    joined([begin, shown(name), b"'. Try ", container.as_bytes(), b" HELP."])
 }
 
 /// The command does not exist; as in Redis, the beginning of its arguments is shown.
-pub fn unknown_command(name: &[u8], arguments: &str) -> CommandError {
-    let name = shown(name, 128);
-    CommandError(
-        format!("ERR unknown command '{name}', with args beginning with: {arguments}").into(),
-    )
+pub fn unknown_command<'a>(
+    name: &[u8],
+    arguments: impl IntoIterator<Item = &'a [u8]>,
+) -> CommandError {
+    let mut beginning = Vec::new();
+    for argument in arguments {
+        let left = SHOWN_BYTES_MAX.saturating_sub(beginning.len());
+        if left == 0 {
+            break;
+        }
+        let argument = shown(argument);
+        beginning.push(b'\'');
+        beginning.extend_from_slice(&argument[..argument.len().min(left)]);
+        beginning.extend_from_slice(b"' ");
+    }
+    let begin = b"ERR unknown command '";
+    joined([begin, shown(name), b"', with args beginning with: ", &beginning])
 }
 
 /// The container command has no such subcommand.
 pub fn unknown_subcommand(name: &[u8], container: &str) -> CommandError {
-    let (name, upper) = (shown(name, 128), container.to_uppercase());
-    CommandError(format!("ERR unknown subcommand '{name}'. Try {upper} HELP.").into())
+    let container = container.to_uppercase();
+    let begin = b"ERR unknown subcommand '";
+    joined([begin, shown(name), b"'. Try ", container.as_bytes(), b" HELP."])
 }
 
 /// Too few or too many arguments.
 pub fn wrong_arity(name: &str) -> CommandError {
-    CommandError(format!("ERR wrong number of arguments for '{name}' command").into())
+    joined([b"ERR wrong number of arguments for '", name.as_bytes(), b"' command"])
 }
 
 /// An expiry that is zero, negative, or too large to be kept in milliseconds.
 pub fn invalid_expire(name: &str) -> CommandError {
-    CommandError(format!("ERR invalid expire time in '{name}' command").into())
+    joined([b"ERR invalid expire time in '", name.as_bytes(), b"' command"])
 }
 
 /// Options of EXPIRE that exclude each other or are none.
 pub fn unsupported_option(name: &[u8]) -> CommandError {
-    CommandError(format!("ERR Unsupported option {}", shown(name, 128)).into())
+    joined([b"ERR Unsupported option ", shown(name)])
 }
 
-/// Any other text.
-pub fn other(text: String) -> CommandError {
-    CommandError(text.into())
+/// Bytes of a word of the client that a text repeats.
+const SHOWN_BYTES_MAX: usize = 128;
+
+/// A word of the client as a text shows it: its beginning, and like every text of C it ends at the
+/// first zero byte.
+fn shown(word: &[u8]) -> &[u8] {
+    let word = &word[..word.len().min(SHOWN_BYTES_MAX)];
+    word.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// Peer data in an error text: bounded, one line, never invalid as a reply.
-pub fn shown(bytes: &[u8], length_max: usize) -> String {
-    let bytes = &bytes[..bytes.len().min(length_max)];
-    String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unknown(name: &[u8], arguments: &[&[u8]]) -> String {
+        unknown_command(name, arguments.iter().copied()).bytes().escape_ascii().to_string()
+    }
+
+    #[test]
+    fn words_of_the_client_are_shown_as_redis_shows_them() {
+        let text = |name: &str, rest: &str| {
+            format!("ERR unknown command \\'{name}\\', with args beginning with: {rest}")
+        };
+        // They end at a zero byte; other bytes are kept as they are, not made valid UTF-8.
+        assert_eq!(unknown(b"no", &[b"a\0b", b"\xff"]), text("no", "\\'a\\' \\'\\xff\\' "));
+        assert_eq!(unknown(b"no\r\nsu", &[b"\r\n"]), text("no  su", "\\'  \\' "));
+        // The quotes and the space between two words count.
+        let (long, short) = ([b'a'; 100], [b'b'; 100]);
+        let expected = format!("\\'{}\\' \\'{}\\' ", "a".repeat(100), "b".repeat(25));
+        assert_eq!(unknown(&long, &[&long, &short, b"c"]), text(&"a".repeat(100), &expected));
+        assert_eq!(unsupported_option(b"a\nb\r\n").bytes(), b"ERR Unsupported option a b");
+    }
 }

@@ -462,7 +462,8 @@ mod tests {
             (&["MAXAGE", "x"], "ERR maxage is not an integer or out of range"),
             (&["MAXAGE", "0"], "ERR maxage should be greater than 0"),
         ] {
-            assert_eq!(filter(words).expect_err("it is refused").0, expected);
+            let error = filter(words).expect_err("it is refused");
+            assert_eq!(error.bytes(), expected.as_bytes(), "{words:?}");
         }
     }
 

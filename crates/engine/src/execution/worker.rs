@@ -337,13 +337,13 @@ impl Worker {
         if let Err(error) = outcome {
             row.failed.add(1);
             stats.errors.add(1);
-            session.reply().writer().error(error.0.as_bytes());
+            session.reply().writer().error(error.bytes());
         }
     }
 
     fn refuse(&mut self, session: &mut Session, error: CommandError) {
         self.stats().errors.add(1);
-        session.reply().writer().error(error.0.as_bytes());
+        session.reply().writer().error(error.bytes());
     }
 
     /// Puts the time of a command into the histogram of holds: an upper bound of what any of its
@@ -445,15 +445,7 @@ fn needs_contiguous(command: &Command, args: Args<'_>) -> bool {
 }
 
 fn unknown(args: Args<'_>) -> CommandError {
-    let mut shown = String::new();
-    for index in 1..args.len() {
-        if shown.len() >= 128 {
-            break;
-        }
-        let argument = errors::shown(args.prefix(index), 128 - shown.len());
-        shown.push_str(&format!("'{argument}' "));
-    }
-    errors::unknown_command(args.prefix(0), &shown)
+    errors::unknown_command(args.prefix(0), (1..args.len()).map(|index| args.prefix(index)))
 }
 
 /// The relaxed load that keeps a paused server's cost off the normal path.

@@ -7,7 +7,7 @@ fn set(settings: &Settings, pairs: &[(&str, &str)]) -> String {
     let bytes = pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     match settings.set(bytes) {
         Ok(()) => get(settings, &pairs.iter().map(|(name, _)| *name).collect::<Vec<_>>()),
-        Err(error) => error.0.into_owned(),
+        Err(error) => String::from_utf8_lossy(error.bytes()).into_owned(),
     }
 }
 
