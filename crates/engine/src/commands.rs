@@ -99,13 +99,23 @@ static INDEX: LazyLock<[u16; INDEX_SLOTS]> = LazyLock::new(|| {
     index
 });
 
+/// Mixes the first and the last bytes of a name, and its length: two loads and a multiplication.
 #[inline]
 fn slot_of(name: &[u8]) -> usize {
-    let mut sum = name.len() as u32;
-    for &byte in name {
-        sum = (sum.rotate_left(5) ^ u32::from(byte | 0x20)).wrapping_mul(0x9e37_79b1);
-    }
-    (sum >> 16) as usize % INDEX_SLOTS
+    const LOWER_CASE: u64 = 0x2020_2020_2020_2020;
+    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (first, last) = match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        (Some(&first), Some(&last)) => (u64::from_le_bytes(first), u64::from_le_bytes(last)),
+        _ => match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+            (Some(&first), Some(&last)) => {
+                (u32::from_le_bytes(first).into(), u32::from_le_bytes(last).into())
+            }
+            _ => (name.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)), 0),
+        },
+    };
+    let mixed = (first | LOWER_CASE) ^ (last | LOWER_CASE).rotate_left(21);
+    let mixed = (mixed ^ name.len() as u64).wrapping_mul(MULTIPLIER);
+    (mixed >> 32) as usize % INDEX_SLOTS
 }
 
 /// The command of this name, in any case.

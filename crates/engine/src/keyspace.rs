@@ -11,6 +11,7 @@ pub mod lockset;
 pub mod walk;
 
 use self::gate::Gate;
+use self::hold::Scope;
 use self::key::{Key, ShardBy};
 use self::locks::{Lock, Owner};
 use crate::effects::Outlet;
@@ -73,6 +74,30 @@ impl Keyspace {
     #[inline]
     pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
         self.shard_by.key(bytes)
+    }
+
+    /// Loads what commands on `keys` will look at, so that their cache misses overlap. A shard whose
+    /// latch is taken by somebody else is passed over.
+    pub fn prefetch(&self, scope: Scope, keys: &[Key<'_>]) {
+        let slot = self.gate.enter(scope.worker);
+        let database = &*slot.databases[scope.database as usize];
+        for key in keys {
+            if let Some(shard) = database.shard(key.shard).try_lock() {
+                shard.table.prefetch(key.hash);
+            }
+        }
+        // Most entries are in the first bucket of their chain, nearly all others in the second.
+        let mut further = !0u64;
+        for links in 0..2 {
+            for (at, key) in keys.iter().enumerate().take(64) {
+                if further >> at & 1 == 1
+                    && let Some(shard) = database.shard(key.shard).try_lock()
+                    && shard.table.prefetch_entry(key.hash, links)
+                {
+                    further &= !(1 << at);
+                }
+            }
+        }
     }
 
     /// A number for a new lock set.

@@ -25,6 +25,10 @@ mod imp {
             Mutex(shuttle::sync::Mutex::new(value))
         }
 
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
+        }
+
         pub fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
         }

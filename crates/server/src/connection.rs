@@ -26,6 +26,9 @@ pub(crate) struct Connection {
     pub(crate) readable: bool,
     /// The socket may take bytes.
     pub(crate) writable: bool,
+    /// Since it is beyond the soft limit of waiting replies: when that will have lasted too long,
+    /// Unix milliseconds.
+    pub(crate) overdue_ms: Option<i64>,
     /// In which queues it is.
     pub(crate) queued: Queued,
 }
@@ -59,6 +62,7 @@ impl Connection {
             unfinished: false,
             readable: true,
             writable: true,
+            overdue_ms: None,
             queued: Queued::default(),
         }
     }

@@ -14,7 +14,7 @@ use rustix::process::{Pid, setpriority_process};
 const NICENESS: i32 = 10;
 
 /// How long a lane sleeps when nobody wakes it. Only a bound on the cost of a lost wake-up.
-const SLEEP: Duration = Duration::from_millis(100);
+const SLEEP: Duration = Duration::from_secs(1);
 
 /// Starts a thread that serves until the process ends.
 pub(crate) fn start(

@@ -7,6 +7,7 @@ mod connection;
 mod cycles;
 mod effect_stream;
 mod lanes;
+mod limits;
 mod listener;
 mod memory;
 mod run;

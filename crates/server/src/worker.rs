@@ -12,21 +12,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use engine::control::Message;
 use engine::execution::engine::Engine;
 use engine::execution::expiry::Round;
 use engine::execution::session::Session;
+use engine::execution::session::registry::ClientInfo;
 use engine::execution::task::Advanced;
-use engine::execution::worker::{Incoming, Worker};
+use engine::execution::worker::{Incoming, LOOK_AHEAD, Worker};
 use engine::keyspace::locks::Address;
+use engine::settings::OutputLimit;
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Token};
-use resp::{INPUT_BYTES_MAX, Limits, Progress, Scratch};
+use resp::{INPUT_BYTES_MAX, Limits, Parser, Progress, Scratch};
 use slab::Slab;
 
 use crate::allocator;
 use crate::connection::{Connection, ReadOutcome};
+use crate::limits::{self, SoftLimits, Verdict};
 
 /// Microseconds of a turn's parts. They are measured, not counted: what a call of the operating
 /// system or the first touch of a page costs, no count of work knows. What is counted, and asserted,
@@ -68,10 +72,13 @@ const FIRST_CONNECTION: usize = 2;
 /// Connections on their way to the worker that will serve them.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    sockets: std::sync::Mutex<Vec<TcpStream>>,
+    sockets: std::sync::Mutex<Vec<(TcpStream, Arc<ClientInfo>)>>,
     /// Connections that the worker has or will have.
     load: AtomicUsize,
 }
+
+/// The ranges of the requests that are parsed ahead.
+type Scratches = [Scratch; LOOK_AHEAD];
 
 /// A worker's thread and its connections.
 pub(crate) struct Loop {
@@ -85,7 +92,8 @@ pub(crate) struct Loop {
     replies: VecDeque<usize>,
     tasks: VecDeque<usize>,
     closing: VecDeque<usize>,
-    scratch: Scratch,
+    soft_limits: SoftLimits,
+    scratch: Scratches,
     input: Box<[u8]>,
     /// Lent to connections that have replies and no buffer of their own.
     spare: Vec<u8>,
@@ -122,7 +130,8 @@ impl Loop {
             replies: VecDeque::new(),
             tasks: VecDeque::new(),
             closing: VecDeque::new(),
-            scratch: Scratch::new(),
+            soft_limits: SoftLimits::default(),
+            scratch: std::array::from_fn(|_| Scratch::new()),
             input: vec![0; INPUT_BYTES_MAX + READ_BYTES].into_boxed_slice(),
             spare: Vec::with_capacity(READ_BYTES),
             round: Round::default(),
@@ -209,6 +218,7 @@ impl Loop {
         self.execute();
         self.reply();
         self.advance();
+        self.disconnect_overdue();
         self.expiring = self.worker.expire_some(&mut self.round, share::EXPIRY);
         self.close();
     }
@@ -284,7 +294,7 @@ impl Loop {
             Ok(mut sockets) => std::mem::take(&mut *sockets),
             Err(_) => return,
         };
-        sockets.drain(..).for_each(|socket| self.adopt(socket));
+        sockets.drain(..).for_each(|(socket, info)| self.adopt(socket, info));
     }
 
     fn accept_one(&mut self) -> Option<TcpStream> {
@@ -294,29 +304,29 @@ impl Loop {
         })
     }
 
-    /// Gives a connection to the worker that has the fewest.
+    /// Numbers a connection, in the order in which they came, and gives it to the worker that has
+    /// the fewest.
     fn distribute(&mut self, socket: TcpStream) {
         let load = |inbox: &Inbox| inbox.load.load(Ordering::Relaxed);
         let least = (0..self.inboxes.len()).min_by_key(|&id| load(&self.inboxes[id])).unwrap_or(0);
         self.inboxes[least].load.fetch_add(1, Ordering::Relaxed);
+        let (peer, local) = (socket.peer_addr().ok(), socket.local_addr().ok());
+        let registry = &self.worker.engine.registry;
+        let info = registry.connect(least, peer, local, self.worker.now_ms);
         if least == self.worker.id {
-            return self.adopt(socket);
+            return self.adopt(socket, info);
         }
         if let Ok(mut sockets) = self.inboxes[least].sockets.lock() {
-            sockets.push(socket);
+            sockets.push((socket, info));
         }
         // Any message wakes it; this one means nothing to a session that does not exist.
         self.worker.engine.mailboxes.send(least, Message::Resume(0));
     }
 
-    fn adopt(&mut self, socket: TcpStream) {
+    fn adopt(&mut self, socket: TcpStream, info: Arc<ClientInfo>) {
         // Replies are written whole; waiting for more would only delay them.
         let _ = socket.set_nodelay(true);
-        let (peer, local) = (socket.peer_addr().ok(), socket.local_addr().ok());
-        let worker = self.worker.id;
-        let registry = &self.worker.engine.registry;
-        let info = registry.connect(worker, peer, local, self.worker.now_ms);
-        let id = info.id;
+        let (worker, id) = (self.worker.id, info.id);
         let session = Session::new(Address { worker, session: id }, info);
         let at = self.connections.insert(Connection::new(socket, session));
         self.by_session.insert(id, at);
@@ -387,14 +397,53 @@ impl Loop {
         let Loop { worker, connections, spare, .. } = self;
         let connection = &mut connections[at];
         if connection.session.output.is_empty() {
+            connection.overdue_ms = None;
             return connection.session.output.take_tail(spare);
         }
         match connection.flush(&mut worker.garbage) {
             Ok(written) => {
                 worker.stats().bytes_out.add(written as u64);
                 connection.session.output.take_tail(spare);
+                self.limit_output(at);
             }
             Err(_) => self.lose(at),
+        }
+    }
+
+    /// Disconnects a client for whom too much waits, at once or when that has lasted.
+    #[inline]
+    fn limit_output(&mut self, at: usize) {
+        let limit = self.worker.engine.settings.output_limit();
+        if limits::is_set(&limit) {
+            self.apply_limit(at, &limit);
+        }
+    }
+
+    #[cold]
+    fn apply_limit(&mut self, at: usize, limit: &OutputLimit) {
+        let connection = &mut self.connections[at];
+        let session = &connection.session;
+        match limits::judge(session.output.pending_bytes(), limit) {
+            Verdict::Within => connection.overdue_ms = None,
+            Verdict::Hard => self.lose(at),
+            Verdict::Soft if connection.overdue_ms.is_none() => {
+                let due_ms = self.worker.now_ms + limit.soft_seconds as i64 * 1000;
+                connection.overdue_ms = Some(due_ms);
+                self.soft_limits.add(at, session.address.session, due_ms);
+            }
+            Verdict::Soft => {}
+        }
+    }
+
+    fn disconnect_overdue(&mut self) {
+        while let Some((at, session)) = self.soft_limits.due(self.worker.now_ms) {
+            let is_overdue = |connection: &&Connection| {
+                connection.session.address.session == session
+                    && connection.overdue_ms.is_some_and(|due_ms| due_ms <= self.worker.now_ms)
+            };
+            if self.connections.get(at).filter(is_overdue).is_some() {
+                self.lose(at);
+            }
         }
     }
 
@@ -434,6 +483,7 @@ impl Loop {
             if advanced == Advanced::Again {
                 self.enqueue_task(at);
             }
+            self.limit_output(at);
             self.enqueue(at);
             if self.is_past(deadline) {
                 break;
@@ -467,7 +517,7 @@ impl Loop {
 fn parse_and_execute(
     worker: &mut Worker,
     connection: &mut Connection,
-    scratch: &mut Scratch,
+    scratch: &mut Scratches,
     input: &[u8],
     deadline: u64,
 ) -> usize {
@@ -476,25 +526,24 @@ fn parse_and_execute(
     let mut consumed = 0;
     connection.unfinished = true;
     loop {
-        let rest = &input[consumed..];
-        let (count, progress) = connection.parser.parse(rest, scratch, &limits, ARGUMENTS_AT_ONCE);
-        consumed += count;
-        let session = &mut connection.session;
-        match progress {
-            Progress::Request => {
-                worker.execute(session, Incoming::Borrowed(scratch.args(rest)));
-            }
-            Progress::LargeRequest(request) => worker.execute(session, Incoming::Owned(request)),
-            Progress::NeedInput => {
+        let batch = execute_batch(worker, connection, scratch, &input[consumed..], &limits);
+        consumed += batch;
+        if batch == 0 {
+            let rest = &input[consumed..];
+            let (count, progress) =
+                connection.parser.parse(rest, &mut scratch[0], &limits, ARGUMENTS_AT_ONCE);
+            consumed += count;
+            if matches!(progress, Progress::NeedInput) {
                 connection.unfinished = false;
                 return consumed;
             }
-            Progress::Again => worker.skip_time(),
-            Progress::Error(error) => {
-                let mut text = Vec::new();
-                error.append_to(&mut text);
-                session.output.push_bytes(text);
-                session.closing = true;
+            match progress {
+                // Behind empty requests, which looking ahead does not skip.
+                Progress::Request => {
+                    let args = scratch[0].args(rest);
+                    worker.execute(&mut connection.session, Incoming::Borrowed(args));
+                }
+                progress => conclude(worker, &mut connection.session, progress),
             }
         }
         let session = &connection.session;
@@ -502,5 +551,63 @@ fn parse_and_execute(
         if stops || worker.last_ticks().wrapping_sub(deadline) as i64 >= 0 {
             return consumed;
         }
+    }
+}
+
+/// Executes the small requests that lie whole at the beginning of `input`, up to [`LOOK_AHEAD`].
+/// Returns the bytes that were consumed. They are parsed before the first one runs, so that the
+/// cache misses of their keys overlap.
+fn execute_batch(
+    worker: &mut Worker,
+    connection: &mut Connection,
+    scratch: &mut Scratches,
+    input: &[u8],
+    limits: &Limits,
+) -> usize {
+    if connection.parser.is_arriving() {
+        return 0;
+    }
+    // Looking ahead must leave no trace in the connection's parser: what comes behind the batch is
+    // parsed again when its turn has come.
+    let mut ahead = Parser::new();
+    let mut starts = ArrayVec::<usize, { LOOK_AHEAD + 1 }>::new();
+    starts.push(0);
+    for scratch in scratch.iter_mut() {
+        let start = starts[starts.len() - 1];
+        match ahead.parse(&input[start..], scratch, limits, 1) {
+            (count, Progress::Request) => starts.push(start + count),
+            _ => break,
+        }
+    }
+    let count = starts.len() - 1;
+    if count == 0 {
+        return 0;
+    }
+    let requests = (0..count).map(|at| scratch[at].args(&input[starts[at]..]));
+    let mut found = ArrayVec::new();
+    worker.look_ahead(&connection.session, requests.clone(), &mut found);
+    for (at, (args, found)) in requests.zip(found).enumerate() {
+        let session = &mut connection.session;
+        worker.execute_found(session, found, Incoming::Borrowed(args));
+        if session.running.is_some() || session.closing {
+            connection.parser = Parser::new();
+            return starts[at + 1];
+        }
+    }
+    connection.parser = Parser::new();
+    starts[count]
+}
+
+/// Does what a request that is not small, or no request at all, asks for.
+fn conclude(worker: &mut Worker, session: &mut Session, progress: Progress) {
+    match progress {
+        Progress::LargeRequest(request) => worker.execute(session, Incoming::Owned(request)),
+        Progress::Error(error) => {
+            let mut text = Vec::new();
+            error.append_to(&mut text);
+            session.output.push_bytes(text);
+            session.closing = true;
+        }
+        Progress::Request | Progress::NeedInput | Progress::Again => worker.skip_time(),
     }
 }

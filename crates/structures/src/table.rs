@@ -125,10 +125,12 @@ impl<O: Word> Table<O> {
         self.core.prefetch_bucket(hash);
     }
 
-    /// Loads the entry of a hash ahead of its use: second step, when the bucket has arrived.
+    /// Loads the entry of a hash ahead of its use: second step, when the bucket has arrived, with
+    /// `links` 0. Returns whether that was all; if not, an overflow bucket is on its way, and the
+    /// next step is the same with one link more.
     #[inline]
-    pub fn prefetch_entry(&self, hash: u64) {
-        self.core.prefetch_entry(hash);
+    pub fn prefetch_entry(&self, hash: u64, links: usize) -> bool {
+        self.core.prefetch_entry(hash, links)
     }
 
     /// The entry of a key.

@@ -179,6 +179,9 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn few_elements(args: Args<'_>) -> bool {
+    if args.len() == 3 {
+        return args.arg_len(2) <= PUSHED_BYTES_AT_ONCE;
+    }
     args.len() - 2 <= PUSHED_AT_ONCE
         && args.total_bytes() <= PUSHED_BYTES_AT_ONCE
         && (2..args.len()).all(|index| args.chunked(index).is_none())

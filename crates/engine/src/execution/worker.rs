@@ -9,13 +9,16 @@ use resp::{Args, Request};
 
 use crate::effects::Body;
 use crate::errors::{self, CommandError};
-use crate::execution::command::{Call, Command, Context, Flags, Flow, Outcome, Run, TaskSeed};
+use crate::execution::command::{
+    Call, Command, Context, Flags, Flow, Keys, Outcome, Run, TaskSeed,
+};
 use crate::execution::engine::Engine;
 use crate::execution::session::Session;
 use crate::execution::session::transaction::Queued;
 use crate::execution::task::{Start, Task};
 use crate::keyspace::HELD_KEYS_MAX;
 use crate::keyspace::hold::{Ledger, Locked, Scope, Wanted};
+use crate::keyspace::key::Key;
 use crate::keyspace::locks::{NOBODY, Owner};
 use crate::lanes::{Discard, DroppedObject};
 use crate::observe::WorkerStats;
@@ -31,6 +34,13 @@ const INLINE_US: u64 = 30;
 
 /// Requests above this size are moved into their effect record, not copied.
 const COPIED_RECORD_BYTES: usize = 16 * 1024;
+
+/// Requests of a pipeline that are looked at together before the first is executed.
+pub const LOOK_AHEAD: usize = 8;
+
+/// First words of the lines of HTTP: a web page makes a browser of the administrator's send commands
+/// as the body of a request. The connection is closed without a reply.
+const HTTP_WORDS: [&[u8]; 2] = [b"POST", b"Host:"];
 
 /// A parsed command.
 pub enum Incoming<'a> {
@@ -182,14 +192,51 @@ impl Worker {
         self.timers.first().map(|&(at_ms, _)| at_ms)
     }
 
+    /// Finds the commands of a pipeline's next requests and loads what they will look at.
+    #[inline]
+    pub fn look_ahead<'a>(
+        &mut self,
+        session: &Session,
+        batch: impl Iterator<Item = Args<'a>>,
+        found: &mut ArrayVec<Option<&'static Command>, LOOK_AHEAD>,
+    ) {
+        let keyspace = &self.engine.keyspace;
+        let mut keys: ArrayVec<Key<'_>, LOOK_AHEAD> = ArrayVec::new();
+        for args in batch {
+            let command = (self.engine.table.find)(args.get(0));
+            found.push(command);
+            if let Some(command) = command
+                && command.row.keys != Keys::None
+                && args.len() > 1
+            {
+                let key = keyspace.key(args.get(1));
+                // A pipeline on one key has its lines in the cache after the first command.
+                if keys.last().is_none_or(|last| last.hash != key.hash) {
+                    keys.push(key);
+                }
+            }
+        }
+        if keys.len() > 1 {
+            keyspace.prefetch(self.scope(session), &keys);
+        }
+    }
+
     /// Executes a command: its reply is queued, or `session.running` is set.
     pub fn execute(&mut self, session: &mut Session, incoming: Incoming<'_>) {
+        let found = (self.engine.table.find)(incoming.args().prefix(0));
+        self.execute_found(session, found, incoming);
+    }
+
+    /// The same, for a command that was looked up before.
+    #[inline]
+    pub fn execute_found(
+        &mut self,
+        session: &mut Session,
+        found: Option<&'static Command>,
+        incoming: Incoming<'_>,
+    ) {
         let args = incoming.args();
-        let Some(command) = (self.engine.table.find)(args.prefix(0)) else {
-            let error = unknown(args);
-            session.spoil_transaction();
-            return self.refuse(session, error);
-        };
+        let Some(command) = found else { return self.refuse_unknown(session, args) };
         if !command.row.arity.accepts(args.len()) {
             self.stats().commands[self.engine.table.position(command)].rejected.add(1);
             session.spoil_transaction();
@@ -202,6 +249,10 @@ impl Worker {
             return self.start(session, command, incoming.into_request(), Start::Flatten);
         }
         if session.in_transaction() && !command.row.flags.has(Flags::CONTROLS_TRANSACTION) {
+            if let Err(error) = command.plain(args) {
+                session.spoil_transaction();
+                return self.refuse(session, error);
+            }
             return self.queue(session, command, incoming.into_request());
         }
         self.dispatch(session, command, incoming);
@@ -231,9 +282,9 @@ impl Worker {
                 Ok(task) => return self.begin(session, command, incoming, task),
                 Err(error) => Ok(Err(error)),
             },
-            Run::Plain(handler) => {
+            Run::Plain(_) | Run::Container(_) => {
                 let mut call = Call { worker: self, session, args, task: None };
-                let outcome = handler(&mut call);
+                let outcome = call.run(command);
                 if let Some(task) = call.task {
                     return self.begin(session, command, incoming, task);
                 }
@@ -341,6 +392,18 @@ impl Worker {
         }
     }
 
+    #[cold]
+    fn refuse_unknown(&mut self, session: &mut Session, args: Args<'_>) {
+        let name = args.prefix(0);
+        if HTTP_WORDS.iter().any(|word| name.eq_ignore_ascii_case(word)) {
+            session.closing = true;
+            return session.output.clear(&mut self.garbage);
+        }
+        session.spoil_transaction();
+        let words = (1..args.len()).map(|index| args.prefix(index));
+        self.refuse(session, errors::unknown_command(name, words));
+    }
+
     fn refuse(&mut self, session: &mut Session, error: CommandError) {
         self.stats().errors.add(1);
         session.reply().writer().error(error.bytes());
@@ -442,10 +505,6 @@ fn copied(args: Args<'_>, words: usize, more: &[Box<[u8]>]) -> Body {
 fn needs_contiguous(command: &Command, args: Args<'_>) -> bool {
     let is_key = |index| args.chunked(command.row.keys.get(index).0).is_some();
     !command.row.flags.has(Flags::TAKES_CHUNKS) || (0..command.row.keys.count(args)).any(is_key)
-}
-
-fn unknown(args: Args<'_>) -> CommandError {
-    errors::unknown_command(args.prefix(0), (1..args.len()).map(|index| args.prefix(index)))
 }
 
 /// The relaxed load that keeps a paused server's cost off the normal path.

@@ -269,17 +269,31 @@ pub(super) unsafe fn find(head: *mut Bucket, tag: u16, key: &[u8]) -> Option<Loc
     }
 }
 
-/// Prefetches the entries of a chain's first bucket that have the tag.
+/// Prefetches the entries with the tag in the bucket that is `links` links behind the head, or the
+/// bucket behind that one if there are none. Returns whether there is nothing further to prefetch.
 #[inline]
-pub(super) unsafe fn prefetch_matches(head: *const Bucket, tag: u16) {
-    // SAFETY: the caller gives a bucket.
+pub(super) unsafe fn prefetch_matches(head: *const Bucket, tag: u16, links: usize) -> bool {
+    // SAFETY: the caller gives a bucket; a link leads to another one of its chain.
     unsafe {
-        let mut matches = match_tags(head, tag);
+        let mut bucket = head;
+        for _ in 0..links {
+            let last = (*bucket).0[LAST];
+            if !is_link(last) {
+                return true;
+            }
+            bucket = link(last).cast();
+        }
+        let mut matches = match_tags(bucket, tag);
+        if matches == 0 {
+            prefetch_link(bucket);
+            return !is_link((*bucket).0[LAST]);
+        }
         while matches != 0 {
             let index = (matches.trailing_zeros() / 4) as usize;
-            prefetch(link((*head).0[index]));
+            prefetch(link((*bucket).0[index]));
             matches &= matches - 1;
         }
+        true
     }
 }
 

@@ -129,11 +129,11 @@ impl Core {
         }
     }
 
-    pub(super) fn prefetch_entry(&self, hash: u64) {
-        if let Some((head, tag)) = self.chain(hash) {
+    pub(super) fn prefetch_entry(&self, hash: u64, links: usize) -> bool {
+        self.chain(hash).is_none_or(|(head, tag)| {
             // SAFETY: the directory leads to a chain of this table.
-            unsafe { bucket::prefetch_matches(head, tag) }
-        }
+            unsafe { bucket::prefetch_matches(head, tag, links) }
+        })
     }
 
     /// Adds an entry, which becomes the table's; its key must be absent.

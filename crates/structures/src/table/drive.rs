@@ -204,7 +204,8 @@ impl Driver {
     fn find(&self, key: &[u8]) {
         let hash = hash(key);
         self.table.prefetch(hash);
-        self.table.prefetch_entry(hash);
+        self.table.prefetch_entry(hash, 0);
+        self.table.prefetch_entry(hash, 1);
         let found = self.table.find(hash, key).map(Expected::of);
         assert_eq!(found.as_ref(), self.model.get(key));
     }
