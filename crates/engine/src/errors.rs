@@ -170,6 +170,13 @@ pub fn wrong_arity(name: &str) -> CommandError {
     joined([b"ERR wrong number of arguments for '", name.as_bytes(), b"' command"])
 }
 
+/// EXEC has too many words: the transaction is over all the same.
+pub fn exec_aborted_by_arity() -> CommandError {
+    let wrong = wrong_arity("exec");
+    let reason = wrong.bytes().strip_prefix(b"ERR ").unwrap_or_default();
+    joined([b"EXECABORT Transaction discarded because of: ", reason])
+}
+
 /// An expiry that is zero, negative, or too large to be kept in milliseconds.
 pub fn invalid_expire(name: &str) -> CommandError {
     joined([b"ERR invalid expire time in '", name.as_bytes(), b"' command"])

@@ -9,10 +9,11 @@ use resp::{Args, Protocol};
 use structures::big_string::BigString;
 
 use super::introspection::VERSION;
-use super::subcommand::{self, Acknowledged, Answer};
+use super::subcommand::{self, Acknowledged, Answer, help_part, part};
 use crate::errors::{self, Result};
+use crate::execution::command::container::check_size;
 use crate::execution::command::{
-    Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run,
+    Arity, Call, Command, Container, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run,
 };
 use crate::execution::session::Session;
 use crate::execution::session::registry::ClientInfo;
@@ -84,7 +85,15 @@ pub(super) const COMMANDS: &[Command] = &[
             summary: "Shows, closes and pauses connections.",
             ..row("client", Arity::AtLeast(2), Flags::ADMIN.with(Flags::NEVER_PAUSED), "2.4.0")
         },
-        run: Run::Plain(client),
+        run: Run::Container(Container {
+            alone: None,
+            subcommands: &[
+                part("id", Arity::Exactly(2), id),
+                part("kill", Arity::AtLeast(3), kill),
+                part("pause", Arity::AtLeast(3), pause),
+                help_part(|call| subcommand::help(call, "CLIENT", CLIENT_HELP)),
+            ],
+        }),
     },
 ];
 
@@ -146,7 +155,7 @@ fn quit(call: &mut Call<'_>) -> Outcome {
 
 fn hello(call: &mut Call<'_>) -> Outcome {
     let args = call.args;
-    subcommand::check_size(args, "hello")?;
+    check_size(args, "hello")?;
     if args.len() > 1 {
         let protocol = match parse::integer(args.get(1)) {
             Ok(2) => Protocol::Resp2,
@@ -229,28 +238,10 @@ const CLIENT_HELP: &[&str] = &[
     "    Lets commands, or only writes, wait.",
 ];
 
-fn client(call: &mut Call<'_>) -> Outcome {
-    let args = call.args;
-    subcommand::check_size(args, "client")?;
-    let name = args.get(1);
-    if parse::is(name, "id") {
-        subcommand::check_arity(args, Arity::Exactly(2), "client|id")?;
-        let id = call.session.info.id;
-        call.reply().writer().int(id as i64);
-        Ok(Flow::Done)
-    } else if parse::is(name, "kill") {
-        subcommand::check_arity(args, Arity::AtLeast(3), "client|kill")?;
-        kill(call)
-    } else if parse::is(name, "pause") {
-        subcommand::check_arity(args, Arity::AtLeast(3), "client|pause")?;
-        pause(call)
-    } else if parse::is(name, "help") {
-        subcommand::check_arity(args, Arity::Exactly(2), "client|help")?;
-        subcommand::help(call, "CLIENT", CLIENT_HELP);
-        Ok(Flow::Done)
-    } else {
-        Err(errors::unknown_subcommand(name, "client"))
-    }
+fn id(call: &mut Call<'_>) -> Outcome {
+    let id = call.session.info.id;
+    call.reply().writer().int(id as i64);
+    Ok(Flow::Done)
 }
 
 fn kill(call: &mut Call<'_>) -> Outcome {

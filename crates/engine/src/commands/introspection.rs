@@ -6,13 +6,12 @@ use std::sync::LazyLock;
 
 use resp::{Protocol, Writer};
 
-use super::subcommand;
-use crate::errors;
+use super::subcommand::{self, help_part, part};
+use crate::execution::command::container::check_size;
 use crate::execution::command::{
-    Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run,
+    Arity, Call, Command, Container, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run,
 };
 use crate::keyspace::locks::Access;
-use crate::parse;
 
 /// The version of Redis whose behaviour clients may expect.
 pub(super) const VERSION: &str = "7.2.4";
@@ -46,13 +45,19 @@ pub(super) const COMMANDS: &[Command] = &[
             complexity: "O(N) with N commands",
             summary: "Describes the commands.",
         },
-        run: Run::Plain(command),
+        run: Run::Container(Container {
+            alone: Some(describe_commands),
+            subcommands: &[
+                part("count", Arity::Exactly(2), count),
+                help_part(|call| subcommand::help(call, "COMMAND", COMMAND_HELP)),
+            ],
+        }),
     },
 ];
 
 fn info(call: &mut Call<'_>) -> Outcome {
     let args = call.args;
-    subcommand::check_size(args, "info")?;
+    check_size(args, "info")?;
     let text = info::text(call.worker, args.iter().skip(1));
     call.reply().writer().verbatim(b"txt", text.as_bytes());
     Ok(Flow::Done)
@@ -65,27 +70,17 @@ const COMMAND_HELP: &[&str] = &[
     "    Answers with the number of commands.",
 ];
 
-fn command(call: &mut Call<'_>) -> Outcome {
-    let args = call.args;
-    subcommand::check_size(args, "command")?;
-    if args.len() == 1 {
-        let text = match call.session.protocol {
-            Protocol::Resp2 => &ALL_IN_RESP2,
-            Protocol::Resp3 => &ALL_IN_RESP3,
-        };
-        call.reply().writer().raw(text);
-        return Ok(Flow::Done);
-    }
-    let name = args.get(1);
-    if parse::is(name, "count") {
-        subcommand::check_arity(args, Arity::Exactly(2), "command|count")?;
-        call.reply().writer().int(super::COUNT as i64);
-    } else if parse::is(name, "help") {
-        subcommand::check_arity(args, Arity::Exactly(2), "command|help")?;
-        subcommand::help(call, "COMMAND", COMMAND_HELP);
-    } else {
-        return Err(errors::unknown_subcommand(name, "command"));
-    }
+fn describe_commands(call: &mut Call<'_>) -> Outcome {
+    let text = match call.session.protocol {
+        Protocol::Resp2 => &ALL_IN_RESP2,
+        Protocol::Resp3 => &ALL_IN_RESP3,
+    };
+    call.reply().writer().raw(text);
+    Ok(Flow::Done)
+}
+
+fn count(call: &mut Call<'_>) -> Outcome {
+    call.reply().writer().int(super::COUNT as i64);
     Ok(Flow::Done)
 }
 

@@ -1,10 +1,11 @@
 //! The server: CONFIG and DEBUG.
 
 use super::digest::DigestTask;
-use super::subcommand::{self, Acknowledged, Answer};
+use super::subcommand::{self, Acknowledged, Answer, help_part, part};
 use crate::errors;
+use crate::execution::command::container::check_size;
 use crate::execution::command::{
-    Arity, Call, Command, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run,
+    Arity, Call, Command, Container, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run,
 };
 use crate::observe::WorkerStats;
 use crate::observe::stalls::Longest;
@@ -24,7 +25,15 @@ pub(super) const COMMANDS: &[Command] = &[
             complexity: "O(N) with N parameters",
             summary: "Shows and changes parameters.",
         },
-        run: Run::Plain(config),
+        run: Run::Container(Container {
+            alone: None,
+            subcommands: &[
+                part("get", Arity::AtLeast(3), get),
+                part("set", Arity::AtLeast(4), set),
+                part("resetstat", Arity::Exactly(2), reset_statistics),
+                help_part(|call| subcommand::help(call, "CONFIG", CONFIG_HELP)),
+            ],
+        }),
     },
     Command {
         row: Row {
@@ -52,30 +61,7 @@ const CONFIG_HELP: &[&str] = &[
     "    Sets the counters of INFO to zero.",
 ];
 
-fn config(call: &mut Call<'_>) -> Outcome {
-    let args = call.args;
-    subcommand::check_size(args, "config")?;
-    let name = args.get(1);
-    if parse::is(name, "get") {
-        subcommand::check_arity(args, Arity::AtLeast(3), "config|get")?;
-        get(call);
-    } else if parse::is(name, "set") {
-        subcommand::check_arity(args, Arity::AtLeast(4), "config|set")?;
-        return set(call);
-    } else if parse::is(name, "resetstat") {
-        subcommand::check_arity(args, Arity::Exactly(2), "config|resetstat")?;
-        call.worker.engine.stats.workers.iter().for_each(|worker| reset(worker));
-        call.reply().writer().simple("OK");
-    } else if parse::is(name, "help") {
-        subcommand::check_arity(args, Arity::Exactly(2), "config|help")?;
-        subcommand::help(call, "CONFIG", CONFIG_HELP);
-    } else {
-        return Err(errors::unknown_subcommand(name, "config"));
-    }
-    Ok(Flow::Done)
-}
-
-fn get(call: &mut Call<'_>) {
+fn get(call: &mut Call<'_>) -> Outcome {
     let found = call.worker.engine.settings.matching(call.args.iter().skip(2));
     let mut reply = call.reply();
     let mut writer = reply.writer();
@@ -84,6 +70,7 @@ fn get(call: &mut Call<'_>) {
         writer.bulk(&name);
         writer.bulk(value.as_bytes());
     }
+    Ok(Flow::Done)
 }
 
 fn set(call: &mut Call<'_>) -> Outcome {
@@ -94,6 +81,12 @@ fn set(call: &mut Call<'_>) -> Outcome {
     let pairs = (2..args.len()).step_by(2).map(|index| (args.get(index), args.get(index + 1)));
     call.worker.engine.settings.set(pairs)?;
     call.task = Some(Box::new(Acknowledged::then(Answer::Ok)));
+    Ok(Flow::Done)
+}
+
+fn reset_statistics(call: &mut Call<'_>) -> Outcome {
+    call.worker.engine.stats.workers.iter().for_each(|worker| reset(worker));
+    call.reply().writer().simple("OK");
     Ok(Flow::Done)
 }
 
@@ -139,12 +132,12 @@ const DEBUG_HELP: &[&str] =
 
 fn debug(call: &mut Call<'_>) -> Outcome {
     let args = call.args;
-    subcommand::check_size(args, "debug")?;
+    check_size(args, "debug")?;
     let name = args.get(1);
     if parse::is(name, "digest") && args.len() == 2 {
         call.task = Some(Box::new(DigestTask::default()));
     } else if parse::is(name, "help") && args.len() == 2 {
-        subcommand::help(call, "DEBUG", DEBUG_HELP);
+        return subcommand::help(call, "DEBUG", DEBUG_HELP);
     } else {
         return Err(errors::subcommand_syntax(name, "debug"));
     }

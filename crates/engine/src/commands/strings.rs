@@ -217,7 +217,8 @@ const TIME_UNITS: &[TimeUnit] = &[
 /// Unknown or contradicting options; an expiry that is no positive integer or too large.
 pub(super) fn set_options(args: Args<'_>, now_ms: i64) -> Result<SetOptions> {
     let mut options = SetOptions { only_if: None, get: false, expire: Expire::Clear };
-    let (mut keep, mut timed) = (false, None);
+    let mut keep = false;
+    let mut timed: Option<(&TimeUnit, usize)> = None;
     let mut index = 3;
     while index < args.len() {
         let option = args.prefix(index);
@@ -234,10 +235,11 @@ pub(super) fn set_options(args: Args<'_>, now_ms: i64) -> Result<SetOptions> {
         } else if parse::is(option, "keepttl") && timed.is_none() {
             keep = true;
         } else if let Some(unit) = TIME_UNITS.iter().find(|unit| parse::is(option, unit.option))
-            && timed.is_none()
+            && timed.is_none_or(|(other, _)| other.option == unit.option)
             && !keep
             && index + 1 < args.len()
         {
+            // As in Redis, the same option may come twice, and only the last one counts.
             index += 1;
             timed = Some((unit, index));
         } else {
@@ -351,13 +353,16 @@ fn incr(cx: &mut Context<'_, '_>) -> Outcome {
         Some(mut entry) => {
             let old = match entry.value() {
                 Value::Int(int) => int,
+                Value::Bytes(text) => parse::integer(text)?,
                 Value::Object(object) if !matches!(*object, Object::BigString(_)) => {
                     return Err(errors::WRONG_TYPE);
                 }
                 _ => return Err(errors::NOT_AN_INTEGER),
             };
             let value = old.checked_add(1).ok_or(errors::OVERFLOW)?;
-            entry.set_int(value);
+            if !entry.set_int(value) {
+                entry.set_value(NewValue::Int(value));
+            }
             value
         }
     };

@@ -45,12 +45,19 @@ pub(super) fn write_in(
     let Some(mut entry) = hold.write(key) else {
         let offset = offset.unwrap_or(0);
         let length = checked_length(offset, text.len())?;
-        if length <= INLINE_BYTES_MAX as u64 && offset == 0 {
-            hold.insert(key, NewValue::Bytes(text), None);
-        } else {
+        if length > INLINE_BYTES_MAX as u64 {
             let mut string = BigString::new();
             string.write_at(offset, text);
-            hold.insert(key, shortest(string, length), None);
+            hold.insert(key, NewValue::Object(Object::BigString(string)), None);
+        } else if offset == 0 {
+            hold.insert(key, string::stored(text), None);
+        } else {
+            hold.insert(key, NewValue::Bytes(&[]), None);
+            if let Some(bytes) =
+                hold.write(key).as_mut().and_then(|entry| entry.resize_bytes(length as usize))
+            {
+                bytes[offset as usize..].copy_from_slice(text);
+            }
         }
         hold.touched(key);
         return Ok(length);
@@ -91,12 +98,6 @@ fn renumber(entry: &mut structures::table::EntryMut<'_, Object>) {
     if let Some(int) = number {
         entry.set_value(NewValue::Int(int));
     }
-}
-
-/// A string that was written into zeros, in the form that its length asks for.
-fn shortest(string: BigString, length: u64) -> NewValue<'static, Object> {
-    let _ = length;
-    NewValue::Object(Object::BigString(string))
 }
 
 fn checked_length(offset: u64, written: usize) -> Result<u64> {

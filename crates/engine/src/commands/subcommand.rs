@@ -1,36 +1,23 @@
-//! What commands with subcommands share: limits, arity, help, and the answer that waits for all
-//! workers.
-
-use resp::Args;
+//! What commands with subcommands share: help, and the answer that waits for all workers.
 
 use crate::control::Barrier;
-use crate::errors::{self, Result};
-use crate::execution::command::{Arity, Call};
+use crate::errors::Result;
+use crate::execution::command::{Arity, Call, Flow, Outcome, Plain, Subcommand};
 use crate::execution::task::{Step, Task, TaskContext};
 use crate::sync::Arc;
 
-/// Words of a command about the server or the connection. They are read in one piece, so there must
-/// be an end; nobody needs as many.
-const WORDS_MAX: usize = 256;
-
-/// Bytes of all these words.
-const BYTES_MAX: usize = 8 * 1024;
-
-/// Refuses commands that are too long to be read in one piece.
-pub(super) fn check_size(args: Args<'_>, name: &str) -> Result<()> {
-    if args.len() > WORDS_MAX || args.total_bytes() > BYTES_MAX {
-        return Err(errors::too_many_arguments(name));
-    }
-    Ok(())
+/// A subcommand.
+pub(super) const fn part(name: &'static str, arity: Arity, run: Plain) -> Subcommand {
+    Subcommand { name, arity, run }
 }
 
-/// Refuses a subcommand with too few or too many words.
-pub(super) fn check_arity(args: Args<'_>, arity: Arity, name: &str) -> Result<()> {
-    if arity.accepts(args.len()) { Ok(()) } else { Err(errors::wrong_arity(name)) }
+/// The subcommand HELP, which every container has.
+pub(super) const fn help_part(run: Plain) -> Subcommand {
+    part("help", Arity::Exactly(2), run)
 }
 
 /// Answers HELP with the lines about the other subcommands.
-pub(super) fn help(call: &mut Call<'_>, container: &str, lines: &[&str]) {
+pub(super) fn help(call: &mut Call<'_>, container: &str, lines: &[&str]) -> Outcome {
     let mut reply = call.reply();
     let mut writer = reply.writer();
     writer.array(lines.len() as u64 + 3);
@@ -39,6 +26,7 @@ pub(super) fn help(call: &mut Call<'_>, container: &str, lines: &[&str]) {
     lines.iter().for_each(|line| writer.simple(line));
     writer.simple("HELP");
     writer.simple("    Shows this text.");
+    Ok(Flow::Done)
 }
 
 /// What a command answers that waited.

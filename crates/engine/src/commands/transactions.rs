@@ -6,7 +6,7 @@
 use arrayvec::ArrayVec;
 use resp::Args;
 
-use crate::errors::{self, Result};
+use crate::errors::{self, CommandError, Result};
 use crate::execution::command::{
     Arity, Call, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed,
 };
@@ -59,7 +59,10 @@ pub(super) const COMMANDS: &[Command] = &[
         run: Run::Plain(multi),
     },
     Command {
-        row: row("exec", ALONE, Keys::None, "1.2.0", "Executes all queued commands as one."),
+        row: Row {
+            flags: Flags::CONTROLS_TRANSACTION.with(Flags::CHECKS_ARITY),
+            ..row("exec", ALONE, Keys::None, "1.2.0", "Executes all queued commands as one.")
+        },
         run: Run::Plain(exec),
     },
     Command {
@@ -77,7 +80,11 @@ pub(super) const COMMANDS: &[Command] = &[
         run: Run::Plain(watch),
     },
     Command {
-        row: row("unwatch", ALONE, Keys::None, "2.2.0", "Forgets all watched keys."),
+        row: Row {
+            // Inside of MULTI it is queued, and then does nothing: EXEC has forgotten them already.
+            flags: Flags::FAST.with(Flags::HARMLESS),
+            ..row("unwatch", ALONE, Keys::None, "2.2.0", "Forgets all watched keys.")
+        },
         run: Run::Plain(unwatch),
     },
 ];
@@ -95,13 +102,8 @@ fn discard(call: &mut Call<'_>) -> Outcome {
     let Some(transaction) = call.session.transaction.take() else {
         return Err(errors::DISCARD_WITHOUT_MULTI);
     };
-    let watches = std::mem::take(&mut call.session.watches);
     call.worker.garbage.push(Box::new(Whole(Some(transaction))));
-    if watches.is_empty() {
-        call.reply().writer().simple("OK");
-    } else {
-        call.task = Some(Box::new(Unwatch { watches, answer: Some(Ok("OK")) }));
-    }
+    forget_watches(call);
     Ok(Flow::Done)
 }
 
@@ -114,22 +116,31 @@ fn watch(call: &mut Call<'_>) -> Outcome {
 }
 
 fn unwatch(call: &mut Call<'_>) -> Outcome {
-    let watches = std::mem::take(&mut call.session.watches);
-    call.task = Some(Box::new(Unwatch { watches, answer: Some(Ok("OK")) }));
+    forget_watches(call);
     Ok(Flow::Done)
 }
 
+/// Ends all watches of the session, then answers.
+fn forget_watches(call: &mut Call<'_>) {
+    let watches = std::mem::take(&mut call.session.watches);
+    if watches.is_empty() {
+        call.reply().writer().simple("OK");
+    } else {
+        call.task = Some(Box::new(Unwatch { watches, answer: Some(Ok("OK")) }));
+    }
+}
+
 fn exec(call: &mut Call<'_>) -> Outcome {
+    if !ALONE.accepts(call.args.len()) {
+        return abort(call, errors::exec_aborted_by_arity());
+    }
+    if call.session.transaction.as_ref().is_some_and(|transaction| transaction.spoiled) {
+        return abort(call, errors::EXEC_ABORTED);
+    }
     let Some(transaction) = call.session.transaction.take() else {
         return Err(errors::EXEC_WITHOUT_MULTI);
     };
     let watches = std::mem::take(&mut call.session.watches);
-    if transaction.spoiled {
-        call.worker.garbage.push(Box::new(Whole(Some(transaction))));
-        let answer = Some(Err(errors::EXEC_ABORTED));
-        call.task = Some(Box::new(Unwatch { watches, answer }));
-        return Ok(Flow::Done);
-    }
     if is_small(&transaction, &watches, call.session)
         && let Some(()) = exec_at_once(call.worker, call.session, &transaction, &watches)
     {
@@ -139,6 +150,19 @@ fn exec(call: &mut Call<'_>) -> Outcome {
         return Ok(Flow::Done);
     }
     call.task = Some(Box::new(ExecTask::new(transaction, watches)));
+    Ok(Flow::Done)
+}
+
+/// Forgets the transaction, if there is one, and all watches; then answers the error.
+fn abort(call: &mut Call<'_>, error: CommandError) -> Outcome {
+    if let Some(transaction) = call.session.transaction.take() {
+        call.worker.garbage.push(Box::new(Whole(Some(transaction))));
+    }
+    let watches = std::mem::take(&mut call.session.watches);
+    if watches.is_empty() {
+        return Err(error);
+    }
+    call.task = Some(Box::new(Unwatch { watches, answer: Some(Err(error)) }));
     Ok(Flow::Done)
 }
 
@@ -155,7 +179,7 @@ fn is_small(transaction: &Transaction, watches: &[Watch], session: &Session) -> 
             match &queued.command.run {
                 Run::Keyed(_) => true,
                 Run::Wide { fits, .. } => fits(args),
-                Run::Plain(_) => queued.command.row.flags.has(Flags::HARMLESS),
+                Run::Plain(_) | Run::Container(_) => queued.command.row.flags.has(Flags::HARMLESS),
                 Run::Probing { .. } | Run::Stepped(_) => false,
             }
         })
@@ -216,7 +240,9 @@ fn run_all(
             Run::Keyed(handler) | Run::Wide { handler, .. } => {
                 handler(&mut Context { hold, args, keys: own, reply: session.reply() })
             }
-            Run::Plain(handler) => handler(&mut Call { worker, session, args, task: None }),
+            Run::Plain(_) | Run::Container(_) => {
+                Call { worker, session, args, task: None }.run(queued.command)
+            }
             Run::Probing { .. } | Run::Stepped(_) => Ok(Flow::Escalate),
         };
         worker.finish(session, queued.command, outcome, 0);
@@ -282,10 +308,10 @@ impl ExecTask {
         })
     }
 
-    /// Runs the next command, or a step of it. Returns whether it is finished.
-    fn run_next(&mut self, cx: &mut TaskContext<'_>) -> bool {
-        let Some(transaction) = &self.transaction else { return true };
-        let Some(queued) = transaction.get(self.next) else { return true };
+    /// Runs the next command, or a step of it: [`Step::Done`] when the command is finished.
+    fn run_next(&mut self, cx: &mut TaskContext<'_>) -> Step {
+        let Some(transaction) = &self.transaction else { return Step::Done };
+        let Some(queued) = transaction.get(self.next) else { return Step::Done };
         let (command, args) = (queued.command, queued.request.args());
         let seed = TaskSeed { database: cx.session.database, protocol: cx.session.protocol };
         if let Some(task) = &mut self.current {
@@ -298,16 +324,16 @@ impl ExecTask {
                 owner: cx.owner,
             };
             let outcome = match task.step(&mut inner) {
-                Ok(Step::Again | Step::Waiting) => return false,
                 // Its locks are among those of the transaction.
-                Ok(Step::TakeLocks) => return false,
+                Ok(Step::Again | Step::TakeLocks) => return Step::Again,
+                Ok(Step::Waiting) => return Step::Waiting,
                 Ok(Step::Done) => Ok(Flow::Done),
                 Err(error) => Err(error),
             };
             let task = self.current.take();
             cx.worker.garbage.extend(task.and_then(Task::discard));
             cx.worker.finish(cx.session, command, outcome, 0);
-            return true;
+            return Step::Done;
         }
         let outcome = match &command.run {
             Run::Wide { fits, .. } if !fits(args) => Ok(Flow::Escalate),
@@ -317,12 +343,12 @@ impl ExecTask {
                 held.unwrap_or(Ok(Flow::Escalate))
             }
             Run::Stepped(_) => Ok(Flow::Escalate),
-            Run::Plain(handler) => {
+            Run::Plain(_) | Run::Container(_) => {
                 let mut call = Call { worker: cx.worker, session: cx.session, args, task: None };
-                let outcome = handler(&mut call);
+                let outcome = call.run(command);
                 self.current = call.task;
                 if self.current.is_some() {
-                    return false;
+                    return Step::Again;
                 }
                 outcome
             }
@@ -331,14 +357,14 @@ impl ExecTask {
             Ok(Flow::Escalate) => match new_task(command, args, &seed) {
                 Ok(task) => {
                     self.current = Some(task);
-                    return false;
+                    return Step::Again;
                 }
                 Err(error) => Err(error),
             },
             outcome => outcome,
         };
         cx.worker.finish(cx.session, command, outcome, 0);
-        true
+        Step::Done
     }
 
     /// The last step: what was collected becomes one record while the locks are still held.
@@ -353,7 +379,7 @@ impl ExecTask {
 fn new_task(command: &Command, args: Args<'_>, seed: &TaskSeed) -> Result<Box<dyn Task>> {
     match &command.run {
         Run::Wide { task, .. } | Run::Probing { task, .. } | Run::Stepped(task) => task(args, seed),
-        Run::Keyed(_) | Run::Plain(_) => Err(errors::SYNTAX),
+        Run::Keyed(_) | Run::Plain(_) | Run::Container(_) => Err(errors::SYNTAX),
     }
 }
 
@@ -416,13 +442,13 @@ impl Task for ExecTask {
             return Ok(Step::Done);
         }
         cx.worker.ledger.transaction = self.effects.take();
-        let finished = self.run_next(cx);
+        let step = self.run_next(cx);
         self.effects = cx.worker.ledger.transaction.take();
-        if finished {
+        if step == Step::Done {
             self.next += 1;
             return Ok(Step::Again);
         }
-        Ok(if self.current.is_some() { Step::Again } else { Step::Waiting })
+        Ok(step)
     }
 
     fn discard(self: Box<Self>) -> Option<Box<dyn Discard>> {

@@ -1,5 +1,6 @@
 //! What a command is: its row, and the ways in which it may run.
 
+pub mod container;
 pub mod keys;
 
 use resp::{Args, Protocol};
@@ -10,6 +11,7 @@ use crate::execution::task::Task;
 use crate::execution::worker::Worker;
 use crate::keyspace::hold::{Hold, Wanted};
 use crate::output::Reply;
+pub use container::{Container, Subcommand};
 pub use keys::Keys;
 
 /// How many words a command has, its name included.
@@ -70,6 +72,11 @@ impl Flags {
     pub const NEVER_PAUSED: Flags = Flags(1 << 6);
     /// Without keys, and harmless while latches are held: may be part of a small transaction.
     pub const HARMLESS: Flags = Flags(1 << 7);
+    /// Refuses a wrong number of words itself.
+    pub const CHECKS_ARITY: Flags = Flags(1 << 8);
+
+    /// Once begun it completes, whether its client is still there or not. Writes do so anyway.
+    pub const COMPLETES: Flags = Flags(1 << 8);
 
     /// Both.
     pub const fn with(self, other: Flags) -> Flags {
@@ -169,7 +176,26 @@ pub enum Run {
     /// Always as a task.
     Stepped(NewTask),
     /// Without keys, on the session or the server.
-    Plain(fn(&mut Call<'_>) -> Outcome),
+    Plain(Plain),
+    /// The same, by one of several subcommands.
+    Container(Container),
+}
+
+/// A handler without keys.
+pub type Plain = fn(&mut Call<'_>) -> Outcome;
+
+impl Command {
+    /// The handler of a command without keys; `None` for any other command.
+    ///
+    /// # Errors
+    /// The subcommand does not exist or has too few or too many words.
+    pub fn plain(&self, args: Args<'_>) -> Result<Option<Plain>> {
+        match &self.run {
+            Run::Plain(handler) => Ok(Some(*handler)),
+            Run::Container(container) => container.find(self.row.name, args).map(Some),
+            _ => Ok(None),
+        }
+    }
 }
 
 /// How a handler ended when it did not fail.
@@ -209,6 +235,15 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Runs a command without keys.
+    #[inline]
+    pub fn run(&mut self, command: &Command) -> Outcome {
+        match command.plain(self.args)? {
+            Some(handler) => handler(self),
+            None => Ok(Flow::Escalate),
+        }
+    }
+
     /// Writes the reply.
     pub fn reply(&mut self) -> Reply<'_> {
         self.session.reply()

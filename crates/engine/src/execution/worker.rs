@@ -10,7 +10,7 @@ use resp::{Args, Request};
 use crate::effects::Body;
 use crate::errors::{self, CommandError};
 use crate::execution::command::{
-    Call, Command, Context, Flags, Flow, Keys, Outcome, Run, TaskSeed,
+    Call, Command, Context, Flags, Flow, Keys, Outcome, Row, Run, TaskSeed,
 };
 use crate::execution::engine::Engine;
 use crate::execution::session::Session;
@@ -237,12 +237,13 @@ impl Worker {
     ) {
         let args = incoming.args();
         let Some(command) = found else { return self.refuse_unknown(session, args) };
-        if !command.row.arity.accepts(args.len()) {
+        let Row { arity, flags, .. } = &command.row;
+        if !arity.accepts(args.len()) && !flags.has(Flags::CHECKS_ARITY) {
             self.stats().commands[self.engine.table.position(command)].rejected.add(1);
             session.spoil_transaction();
             return self.refuse(session, errors::wrong_arity(command.row.name));
         }
-        if self.engine.pause.is_active() && self.is_paused(command) && !session.in_transaction() {
+        if self.engine.pause.is_active() && self.is_paused(session, command) {
             return self.start(session, command, incoming.into_request(), Start::Paused);
         }
         if incoming.has_chunked() && needs_contiguous(command, args) {
@@ -440,10 +441,20 @@ impl Worker {
         });
     }
 
-    /// Whether a pause keeps this command waiting.
-    pub(crate) fn is_paused(&self, command: &Command) -> bool {
-        let flags = command.row.flags;
-        !flags.has(Flags::NEVER_PAUSED) && self.engine.pause.blocks(flags, self.now_ms)
+    /// Whether a pause keeps this command waiting. What is queued for EXEC is not executed yet, and
+    /// EXEC waits if one of its commands has to.
+    pub(crate) fn is_paused(&self, session: &Session, command: &Command) -> bool {
+        let blocks = |command: &Command| {
+            let flags = command.row.flags;
+            !flags.has(Flags::NEVER_PAUSED) && self.engine.pause.blocks(flags, self.now_ms)
+        };
+        match &session.transaction {
+            None => blocks(command),
+            Some(transaction) => {
+                command.row.flags.has(Flags::COMPLETES)
+                    && transaction.iter().any(|queued| blocks(queued.command))
+            }
+        }
     }
 
     #[inline]
