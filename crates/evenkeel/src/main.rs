@@ -70,19 +70,22 @@ fn main() -> ExitCode {
             None => ServerArguments::default(),
         },
     };
-    match server::run(options(arguments), log) {
+    let started = options(arguments)
+        .and_then(|options| server::run(options, log).map_err(|error| error.to_string()));
+    match started {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log(&error.to_string());
+            log(&error);
             ExitCode::FAILURE
         }
     }
 }
 
-fn options(arguments: ServerArguments) -> Options {
+/// What the arguments mean, or why they mean nothing.
+fn options(arguments: ServerArguments) -> Result<Options, String> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Options {
-        settings: Settings::default(),
+    Ok(Options {
+        settings: settings(&arguments)?,
         port: arguments.port,
         bind: arguments.bind,
         dir: arguments.dir,
@@ -93,7 +96,21 @@ fn options(arguments: ServerArguments) -> Options {
             ShardChoice::Slot => ShardBy::Slot,
         },
         effect_stream: arguments.effect_stream,
-    }
+    })
+}
+
+/// What CONFIG GET shows of the arguments.
+fn settings(arguments: &ServerArguments) -> Result<Settings, String> {
+    let bind: Vec<String> = arguments.bind.iter().map(IpAddr::to_string).collect();
+    let dir = std::path::absolute(&arguments.dir).unwrap_or_else(|_| arguments.dir.clone());
+    let pairs = [
+        ("port", arguments.port.to_string()),
+        ("bind", bind.join(" ")),
+        ("dir", dir.display().to_string()),
+        ("databases", arguments.databases.to_string()),
+        ("save", arguments.save.clone()),
+    ];
+    Settings::new(pairs).map_err(|error| String::from_utf8_lossy(error.bytes()).into_owned())
 }
 
 #[expect(clippy::print_stdout, reason = "the log of the foreground process")]

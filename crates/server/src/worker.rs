@@ -436,10 +436,13 @@ impl Loop {
     }
 
     fn disconnect_overdue(&mut self) {
-        while let Some((at, session)) = self.soft_limits.due(self.worker.now_ms) {
+        while let Some((at, number)) = self.soft_limits.due(self.worker.now_ms) {
+            let limit = self.worker.engine.settings.output_limit();
             let is_overdue = |connection: &&Connection| {
-                connection.session.address.session == session
+                let session = &connection.session;
+                session.address.session == number
                     && connection.overdue_ms.is_some_and(|due_ms| due_ms <= self.worker.now_ms)
+                    && limits::judge(session.output.pending_bytes(), &limit) != Verdict::Within
             };
             if self.connections.get(at).filter(is_overdue).is_some() {
                 self.lose(at);
