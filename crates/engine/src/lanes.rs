@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use resp::Request;
 use structures::object::{Object, ObjectRemains};
 
 use crate::sync::Mutex;
@@ -36,6 +37,15 @@ impl DroppedObject {
 }
 
 impl Discard for DroppedObject {
+    fn discard_step(&mut self, nodes: usize) -> bool {
+        self.0.drop_step(nodes)
+    }
+}
+
+/// A request that was too large for a read buffer.
+pub struct DroppedRequest(pub Request);
+
+impl Discard for DroppedRequest {
     fn discard_step(&mut self, nodes: usize) -> bool {
         self.0.drop_step(nodes)
     }

@@ -140,10 +140,6 @@ impl Task for FlushTask {
         cx.session.reply().writer().simple("OK");
         Ok(Step::Done)
     }
-
-    fn reserves_databases(&self) -> bool {
-        false
-    }
 }
 
 struct SwapTask {

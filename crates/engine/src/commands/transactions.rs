@@ -40,7 +40,7 @@ const fn row(
     Row {
         name,
         arity,
-        flags: Flags::FAST.with(Flags::CONTROLS_TRANSACTION),
+        flags: Flags::FAST.with(Flags::CONTROLS_TRANSACTION).with(Flags::COMPLETES),
         group: "transactions",
         keys,
         cost: Cost::Stepped,

@@ -14,7 +14,7 @@ use crate::execution::worker::{Incoming, Worker};
 use crate::keyspace::hold::{Hold, Locked, Scope, Wanted};
 use crate::keyspace::locks::{Access, NOBODY, Owner};
 use crate::keyspace::lockset::{KEYS_PER_STEP, LockSet, Progress};
-use crate::lanes::{Discard, Whole};
+use crate::lanes::{Discard, DroppedRequest, Whole};
 
 /// Bytes of a long argument that are made contiguous in one step.
 const FLATTEN_STEP_BYTES: usize = 64 * 1024;
@@ -216,14 +216,16 @@ impl Running {
 
     /// Whether an absent client must not stop it.
     fn must_complete(&self) -> bool {
-        self.command.row.flags.has(Flags::WRITE) && !matches!(self.stage, Stage::Release)
+        let flags = self.command.row.flags;
+        (flags.has(Flags::WRITE) || flags.has(Flags::COMPLETES))
+            && !matches!(self.stage, Stage::Release)
     }
 
     fn step(&mut self, worker: &mut Worker, session: &mut Session) -> Step {
         work::add(UNITS_PER_STEP);
         match self.stage {
             Stage::Paused => {
-                if worker.is_paused(self.command) {
+                if worker.is_paused(session, self.command) {
                     worker.resume_at(worker.now_ms + PAUSE_POLL_MS, session.address.session);
                     return Step::Waiting;
                 }
@@ -351,9 +353,13 @@ impl Running {
     }
 
     fn free(&mut self, worker: &mut Worker) -> Step {
-        let large = |request: &Request| request.args().len() > KEYS_PER_STEP;
+        let large = |request: &Request| {
+            let args = request.args();
+            args.len() > KEYS_PER_STEP || args.total_bytes() > FLATTEN_STEP_BYTES
+        };
         if self.request.as_ref().is_some_and(large) {
-            worker.garbage.push(Box::new(Whole(self.request.take())));
+            let request = self.request.take();
+            worker.garbage.extend(request.map(|request| Box::new(DroppedRequest(request)) as _));
             worker.garbage.push(Box::new(Whole(self.locks.take())));
         }
         if let Body::Task(task) = std::mem::replace(&mut self.body, Body::Whole) {

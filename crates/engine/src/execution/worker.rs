@@ -20,7 +20,7 @@ use crate::keyspace::HELD_KEYS_MAX;
 use crate::keyspace::hold::{Ledger, Locked, Scope, Wanted};
 use crate::keyspace::key::Key;
 use crate::keyspace::locks::{NOBODY, Owner};
-use crate::lanes::{Discard, DroppedObject};
+use crate::lanes::{Discard, DroppedObject, DroppedRequest};
 use crate::observe::WorkerStats;
 use crate::observe::stalls::{LongHold, NOTABLE_HOLD_US};
 use crate::sync::Arc;
@@ -236,12 +236,16 @@ impl Worker {
         incoming: Incoming<'_>,
     ) {
         let args = incoming.args();
-        let Some(command) = found else { return self.refuse_unknown(session, args) };
+        let Some(command) = found else {
+            self.refuse_unknown(session, args);
+            return self.dispose(incoming);
+        };
         let Row { arity, flags, .. } = &command.row;
         if !arity.accepts(args.len()) && !flags.has(Flags::CHECKS_ARITY) {
             self.stats().commands[self.engine.table.position(command)].rejected.add(1);
             session.spoil_transaction();
-            return self.refuse(session, errors::wrong_arity(command.row.name));
+            self.refuse(session, errors::wrong_arity(command.row.name));
+            return self.dispose(incoming);
         }
         if self.engine.pause.is_active() && self.is_paused(session, command) {
             return self.start(session, command, incoming.into_request(), Start::Paused);
@@ -252,7 +256,8 @@ impl Worker {
         if session.in_transaction() && !command.row.flags.has(Flags::CONTROLS_TRANSACTION) {
             if let Err(error) = command.plain(args) {
                 session.spoil_transaction();
-                return self.refuse(session, error);
+                self.refuse(session, error);
+                return self.dispose(incoming);
             }
             return self.queue(session, command, incoming.into_request());
         }
@@ -309,7 +314,16 @@ impl Worker {
             Ok(outcome) => {
                 self.settle_borrowed(args);
                 self.finish_now(session, command, outcome);
+                self.dispose(incoming);
             }
+        }
+    }
+
+    /// Frees a request: a large one elsewhere, piece by piece.
+    #[inline]
+    fn dispose(&mut self, incoming: Incoming<'_>) {
+        if let Incoming::Owned(request) = incoming {
+            self.garbage.push(Box::new(DroppedRequest(request)));
         }
     }
 
@@ -451,7 +465,7 @@ impl Worker {
         match &session.transaction {
             None => blocks(command),
             Some(transaction) => {
-                command.row.flags.has(Flags::COMPLETES)
+                command.row.name == "exec"
                     && transaction.iter().any(|queued| blocks(queued.command))
             }
         }

@@ -83,7 +83,12 @@ impl Watch {
         let object = keyspace.current(scope);
         let key = keyspace.key(name);
         let (existed, watched) = keyspace.hold_shard(&object, scope, key.shard, ledger, |hold| {
-            let existed = hold.read(key).is_some();
+            // Only looked at, not removed if its time has come: the object may no longer be at this
+            // index, and the effect of a removal would name the wrong database.
+            let now_ms = hold.now_ms();
+            let entry = hold.shard_mut(key.shard).table.find(key.hash, key.bytes);
+            let is_live = |at_ms: Option<i64>| at_ms.is_none_or(|at_ms| at_ms >= now_ms);
+            let existed = entry.is_some_and(|entry| is_live(entry.expire_at()));
             (existed, hold.shard_mut(key.shard).watches.watch(name))
         });
         let seen = watched.load(Ordering::Relaxed);
