@@ -35,7 +35,7 @@ pub(super) const COMMANDS: &[Command] = &[
         row: Row {
             name: "dbsize",
             arity: Arity::Exactly(1),
-            flags: Flags::READ.with(Flags::FAST).with(Flags::HARMLESS),
+            flags: Flags::READ.with(Flags::FAST),
             group: "server",
             keys: Keys::None,
             cost: Cost::Small(100),

@@ -70,7 +70,8 @@ impl Flags {
     pub const TAKES_CHUNKS: Flags = Flags(1 << 5);
     /// Executed even while clients are paused.
     pub const NEVER_PAUSED: Flags = Flags(1 << 6);
-    /// Without keys, and harmless while latches are held: may be part of a small transaction.
+    /// Without keys, and harmless while latches and the gate slot are held: it takes neither, so it
+    /// may be part of a small transaction.
     pub const HARMLESS: Flags = Flags(1 << 7);
     /// Refuses a wrong number of words itself.
     pub const CHECKS_ARITY: Flags = Flags(1 << 8);
