@@ -1,6 +1,8 @@
 //! Lists: pushes, pops, ranges.
 //! Invariant: an empty list is no key.
 
+use std::ops::Range;
+
 use structures::list::{Cursor, Element, Found, List};
 use structures::object::Object;
 use structures::table::{NewValue, Value};
@@ -24,6 +26,9 @@ const PUSHED_AT_ONCE: usize = 32;
 
 /// Bytes of elements that one hold pushes.
 const PUSHED_BYTES_AT_ONCE: usize = 16 * 1024;
+
+/// Elements that are pushed in steps under the key's lock; more are joined as a list.
+const FILLED_MAX: usize = 4096;
 
 /// Elements that one step of building a list adds.
 const BUILT_PER_STEP: usize = 128;
@@ -197,26 +202,81 @@ fn lpush(cx: &mut Context<'_, '_>) -> Outcome {
 
 fn push(cx: &mut Context<'_, '_>, end: End) -> Outcome {
     let key = cx.keys[0].key;
-    let elements = (2..cx.args.len()).map(|index| list::element(cx.args.get(index)));
-    let length = match cx.hold.write(key) {
-        Some(mut entry) => {
-            let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
-            list::len(&object)?;
-            elements.for_each(|element| list::push(&mut object, end, element));
-            list::len(&object)?
-        }
-        None => {
-            let mut object = list::new();
-            elements.for_each(|element| list::push(&mut object, end, element));
-            let length = list::len(&object)?;
-            cx.hold.insert(key, NewValue::Object(object), None);
-            length
-        }
-    };
+    let length = push_words(cx.hold, key, end, cx.args, 2..cx.args.len())?;
     cx.hold.touched(key);
     cx.hold.verbatim(cx.args);
     cx.reply.writer().int(length as i64);
     Ok(Flow::Done)
+}
+
+/// Pushes some of a command's words. Returns the new length.
+fn push_words(
+    hold: &mut Hold<'_>,
+    key: Key<'_>,
+    end: End,
+    args: Args<'_>,
+    words: Range<usize>,
+) -> Result<u64> {
+    let elements = words.map(|index| list::element(args.get(index)));
+    if let Some(mut entry) = hold.write(key) {
+        let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
+        list::len(&object)?;
+        elements.for_each(|element| list::push(&mut object, end, element));
+        return list::len(&object);
+    }
+    let mut object = list::new();
+    elements.for_each(|element| list::push(&mut object, end, element));
+    let length = list::len(&object)?;
+    hold.insert(key, NewValue::Object(object), None);
+    Ok(length)
+}
+
+/// A push of a moderate number of short elements, in steps under the key's lock: they fill the leaf
+/// at the end, which a list that was built elsewhere would leave half empty.
+struct FillTask {
+    end: End,
+    next: usize,
+}
+
+impl FillTask {
+    fn fits(args: Args<'_>) -> bool {
+        args.len() - 2 <= FILLED_MAX
+            && (2..args.len()).all(|index| args.arg_len(index) <= INLINE_BYTES_MAX)
+    }
+}
+
+impl Task for FillTask {
+    fn begins_with_locks(&self, _: &Command) -> bool {
+        true
+    }
+
+    fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
+        let (request, end, from) = (cx.request, self.end, self.next);
+        let args = request.args();
+        let (mut upto, mut bytes) = (from, 0);
+        while upto < args.len() && upto - from < PUSHED_AT_ONCE && bytes < PUSHED_BYTES_AT_ONCE {
+            bytes += args.arg_len(upto);
+            upto += 1;
+        }
+        let is_last = upto == args.len();
+        let wanted = [super::keys::wanted_key(cx, 1, Access::Exclusive)];
+        let pushed = cx.hold(&wanted, |hold| {
+            let length = push_words(hold, wanted[0].key, end, args, from..upto)?;
+            if is_last {
+                hold.touched(wanted[0].key);
+                hold.verbatim(args);
+            }
+            Ok(length)
+        });
+        let Ok(length) = pushed else { return Ok(Step::TakeLocks) };
+        let length = length?;
+        self.next = upto;
+        if !is_last {
+            return Ok(Step::Again);
+        }
+        cx.session.reply().writer().int(length as i64);
+        Ok(Step::Done)
+    }
 }
 
 /// A push of many or long elements: they become a list off the latch, one hold joins it.
@@ -228,16 +288,19 @@ struct PushTask {
 }
 
 impl PushTask {
-    fn right(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
-        Ok(Box::new(PushTask::new(End::Right)))
+    fn right(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+        Ok(PushTask::start(args, End::Right))
     }
 
-    fn left(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
-        Ok(Box::new(PushTask::new(End::Left)))
+    fn left(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+        Ok(PushTask::start(args, End::Left))
     }
 
-    fn new(end: End) -> PushTask {
-        PushTask { end, built: List::new(), next: 2, builder: Builder::default() }
+    fn start(args: Args<'_>, end: End) -> Box<dyn Task> {
+        if FillTask::fits(args) {
+            return Box::new(FillTask { end, next: 2 });
+        }
+        Box::new(PushTask { end, built: List::new(), next: 2, builder: Builder::default() })
     }
 
     fn build(&mut self, args: Args<'_>) {
@@ -444,10 +507,11 @@ fn ltrim(cx: &mut Context<'_, '_>) -> Outcome {
     if kept.is_empty() {
         cx.hold.delete(key);
     }
+    // As in Redis, who watches the key is told even if all elements were kept.
+    cx.hold.touched(key);
     if kept != (0..len) {
-        cx.hold.touched(key);
+        cx.hold.verbatim(cx.args);
     }
-    cx.hold.verbatim(cx.args);
     cx.reply.writer().simple("OK");
     Ok(Flow::Done)
 }

@@ -190,6 +190,8 @@ pub struct Running {
     stage: Stage,
     body: Body,
     locks: Option<LockSet>,
+    /// When the first step under locks was taken, Unix milliseconds.
+    began_ms: Option<i64>,
     ticks: u64,
 }
 
@@ -207,7 +209,16 @@ pub enum Advanced {
 impl Running {
     fn new(command: &'static Command, request: Request, database: u8, body: Body) -> Running {
         let (request, ticks, locks) = (Some(request), 0, None);
-        Running { command, request, database, stage: Stage::Run, body, locks, ticks }
+        Running {
+            command,
+            request,
+            database,
+            stage: Stage::Run,
+            body,
+            locks,
+            began_ms: None,
+            ticks,
+        }
     }
 
     fn owner(&self) -> Owner {
@@ -295,6 +306,19 @@ impl Running {
     }
 
     fn run(&mut self, worker: &mut Worker, session: &mut Session) -> Step {
+        if self.locks.is_none() {
+            return self.run_now(worker, session);
+        }
+        // All steps under one set of locks see the same time: a key that has an expiry does not
+        // vanish between two of them.
+        let turn_ms = worker.now_ms;
+        worker.now_ms = *self.began_ms.get_or_insert(turn_ms);
+        let step = self.run_now(worker, session);
+        worker.now_ms = turn_ms;
+        step
+    }
+
+    fn run_now(&mut self, worker: &mut Worker, session: &mut Session) -> Step {
         let Some(request) = &self.request else { return Step::Done };
         let (command, database, owner) = (self.command, self.database, self.owner());
         let result = match &mut self.body {
