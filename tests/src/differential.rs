@@ -11,12 +11,13 @@ use crate::generate::{Action, Command, Generator, Profile, SOON_MS};
 use crate::judge::Judge;
 use crate::reply::Reply;
 use crate::server::Server;
+use crate::settings;
 
 /// Connections of a run; transactions and watches of one meet writes of the others.
 const CONNECTIONS: u64 = 3;
 /// Commands between two comparisons of the digest.
 const DIGEST_EVERY: u64 = 500;
-/// Commands shown before the one that differed.
+/// Commands shown before the one that differed, unless `EVENKEEL_HISTORY` says otherwise.
 const HISTORY: usize = 30;
 /// Milliseconds to wait beyond a deadline, so that both servers have passed it.
 const BEYOND_MS: u64 = 4;
@@ -42,6 +43,8 @@ struct Run<'a> {
     /// A connection that never has a transaction.
     control: Connection,
     history: VecDeque<String>,
+    /// Commands that the history keeps.
+    history_max: usize,
 }
 
 /// Runs `commands` random actions; an error shows the first difference and what led to it.
@@ -60,6 +63,7 @@ pub fn run(
         connections: (0..CONNECTIONS).map(|_| open(subject, oracle, protocol)).collect(),
         control: open(subject, oracle, 2),
         history: VecDeque::new(),
+        history_max: settings::number("EVENKEEL_HISTORY", HISTORY),
     };
     for number in 0..commands {
         let index = generator.random.below(CONNECTIONS) as usize;
@@ -138,7 +142,7 @@ impl Run<'_> {
     }
 
     fn remember(&mut self, index: usize, arguments: &[Vec<u8>], reply: &Reply) {
-        if self.history.len() == HISTORY {
+        if self.history.len() == self.history_max {
             self.history.pop_front();
         }
         let mut reply = format!("{reply:#}");

@@ -10,6 +10,7 @@
 //! | `EVENKEEL_COMMAND` | another server's whole command, such as `redis-server --enable-debug-command yes` |
 //! | `EVENKEEL_SEED` | the first random number; a failure prints the one it used |
 //! | `EVENKEEL_COMMANDS` | random commands per protocol in the differential test |
+//! | `EVENKEEL_HISTORY` | commands that the differential test shows before a difference |
 //! | `EVENKEEL_EFFECTS` | random commands in the effect stream test |
 //! | `EVENKEEL_TEST_SECONDS` | seconds of random bytes |
 //! | `EVENKEEL_PIPELINE_MB` | megabytes of requests sent before the first reply is read |

@@ -41,6 +41,8 @@ pub const MUST_BE_POSITIVE: CommandError = text("ERR value is out of range, must
 pub const OFFSET_OUT_OF_RANGE: CommandError = text("ERR offset is out of range");
 pub const STRING_TOO_LONG: CommandError =
     text("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+pub const KEY_TOO_LONG: CommandError = text("ERR a key exceeds 65536 bytes");
+pub const MEMBER_TOO_LONG: CommandError = text("ERR a member of a collection exceeds 262144 bytes");
 pub const INVALID_CURSOR: CommandError = text("ERR invalid cursor");
 pub const DATABASE_OUT_OF_RANGE: CommandError = text("ERR DB index is out of range");
 pub const INVALID_DATABASE: CommandError = text("ERR invalid DB index");

@@ -24,6 +24,9 @@ pub const SHARDS: usize = 1024;
 /// Keys that one hold may cover: more go by key locks, in steps.
 pub const HELD_KEYS_MAX: usize = 64;
 
+/// The longest key, bytes: what one hold may copy and compare several times.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+
 /// Latches that one hold may take.
 pub const HELD_SHARDS_MAX: usize = HELD_KEYS_MAX;
 

@@ -86,6 +86,20 @@ impl Request {
         }
     }
 
+    /// Position and length of every argument that was longer than [`CONTIGUOUS_BYTES_MAX`] when it
+    /// arrived, contiguous by now or not. O(1) for each, however many others there are.
+    pub fn long_args(&self) -> impl Iterator<Item = (usize, usize)> {
+        let large = match &self.0 {
+            Form::Packed(_) => None,
+            Form::Large(large) => Some(large),
+        };
+        large.into_iter().flat_map(|large| {
+            let lengths = (0..large.chunked.len()).filter_map(|at| large.chunked.get(at));
+            let positions = (0..large.chunked_at.len()).filter_map(|at| large.chunked_at.get(at));
+            positions.zip(lengths).map(|(&position, chunked)| (position as usize, chunked.len()))
+        })
+    }
+
     /// Makes about `bytes_budget` bytes of the chunked arguments contiguous and returns whether all
     /// are. Each argument's vector is allocated once, at its exact size, and filled step by step.
     pub fn flatten_step(&mut self, bytes_budget: usize) -> bool {
@@ -185,6 +199,8 @@ pub(crate) struct Large {
     words: Segmented<Word>,
     blocks: Segmented<Vec<u8>>,
     chunked: Segmented<Chunked>,
+    /// The position of each of `chunked` among the arguments.
+    chunked_at: Segmented<u32>,
     /// Bytes of all arguments.
     total_bytes: usize,
     /// The first so many of `chunked` are contiguous.
@@ -197,6 +213,7 @@ impl Large {
             words: Segmented::new(),
             blocks: Segmented::new(),
             chunked: Segmented::new(),
+            chunked_at: Segmented::new(),
             total_bytes: 0,
             flattened: 0,
         }
@@ -231,6 +248,7 @@ impl Large {
         self.total_bytes += chunked.len();
         let index = self.chunked.len() as u32;
         self.chunked.push(chunked);
+        self.chunked_at.push(self.words.len() as u32);
         self.words.push(Word { index, start: 0, len: CHUNKED });
     }
 

@@ -276,6 +276,25 @@ impl<S: Shape> Members<S> {
         }
     }
 
+    /// True when a change of the member with this hash would copy a part that another version has,
+    /// too. Looks at every part on the path: a copied root does not mean that what is below is ours.
+    pub fn is_shared_at(&self, hash: u64) -> bool {
+        if !self.root.is_unique() {
+            return true;
+        }
+        let mut part = &self.root.head().top;
+        let mut shift = HASH_BITS;
+        work::nodes(1);
+        while part.is_unique() {
+            if !part.is_node() {
+                return false;
+            }
+            shift -= S::LEVEL_BITS;
+            part = &part.kids()[part.kid_index(branch::<S>(hash, shift))];
+        }
+        true
+    }
+
     fn insert_absent(&mut self, hash: u64, index: usize, member: NewMember<'_>) {
         debug_assert_eq!(hash, S::hash(member.bytes()));
         let root = self.unique_root();

@@ -14,6 +14,9 @@ use resp::Args;
 /// Keys of DEL that fit into one hold, and that one step removes.
 const KEYS_AT_ONCE: usize = 32;
 
+/// Bytes of the names of such keys.
+const KEY_BYTES_AT_ONCE: usize = 64 * 1024;
+
 const READ: Keys = Keys::First(Access::Shared);
 const WRITE: Keys = Keys::First(Access::Exclusive);
 
@@ -112,7 +115,7 @@ pub(super) fn wanted_key<'r>(cx: &TaskContext<'r>, index: usize, access: Access)
 }
 
 fn few_keys(args: Args<'_>) -> bool {
-    args.len() - 1 <= KEYS_AT_ONCE
+    args.len() - 1 <= KEYS_AT_ONCE && args.total_bytes() <= KEY_BYTES_AT_ONCE
 }
 
 fn del(cx: &mut Context<'_, '_>) -> Outcome {

@@ -17,7 +17,7 @@ use crate::keyspace::key::Key;
 use crate::keyspace::locks::Access;
 use crate::lanes::Discard;
 use crate::parse;
-use crate::types::list::{self, End, ListStream};
+use crate::types::list::{self, End};
 use crate::types::string::{Builder, INLINE_BYTES_MAX};
 use resp::Args;
 
@@ -411,17 +411,9 @@ fn pop(cx: &mut Context<'_, '_>, end: End, name: &'static str) -> Outcome {
             cx.reply.writer().array(count);
             match &mut *object {
                 Object::List(list) if count > POPPED_AT_ONCE => {
-                    let stream = match end {
-                        End::Left => ListStream::forward(list.detach(0..count), 0..count),
-                        End::Right => ListStream::backward(list.detach(len - count..len)),
-                    };
-                    cx.reply.stream(Box::new(stream));
+                    list::cut_off(list, end, count, &mut cx.reply);
                 }
-                object => {
-                    for _ in 0..count {
-                        list::pop(object, end, &mut cx.reply);
-                    }
-                }
+                object => list::pop_some(object, end, count, &mut cx.reply),
             }
         }
     }

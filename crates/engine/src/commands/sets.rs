@@ -1,21 +1,24 @@
 //! Sets: SADD, SMEMBERS, and SUNIONSTORE, the first computed store.
 //! Invariant: an empty set is no key.
 
+use std::ops::ControlFlow;
+
 use structures::hash::hash;
-use structures::members::{Members, Walk};
+use structures::members::{LargeMember, Members, Walk};
 use structures::object::Object;
 use structures::packed::Packed;
 use structures::table::{Expire, NewValue, Value};
+use structures::work;
 
 use crate::errors::{self, Result};
 use crate::execution::command::{
     Arity, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed,
 };
 use crate::execution::task::{Step, Task, TaskContext};
-use crate::keyspace::HELD_KEYS_MAX;
 use crate::keyspace::hold::{Hold, Wanted};
 use crate::keyspace::key::Key;
 use crate::keyspace::locks::{Access, Address, NOBODY};
+use crate::keyspace::{HELD_KEYS_MAX, HOLD_UNITS_MAX};
 use crate::lanes::{Discard, Job};
 use crate::sync::{Arc, Mutex};
 use crate::types::set;
@@ -27,6 +30,15 @@ const ADDED_AT_ONCE: usize = 32;
 /// Bytes of members that one hold adds.
 const ADDED_BYTES_AT_ONCE: usize = 16 * 1024;
 
+/// Parts of a large set that one hold copies because a snapshot has them, too.
+const COPIES_AT_ONCE: usize = 8;
+
+/// Units of work after which a step adds no further member.
+const UNITS_PER_STEP: u64 = HOLD_UNITS_MAX / 4;
+
+/// The longest member: what one hold may compare with another one.
+const MEMBER_BYTES_MAX: usize = 256 * 1024;
+
 /// Members of a union that is computed in one hold.
 const UNITED_AT_ONCE: u64 = 64;
 
@@ -35,6 +47,9 @@ const UNITED_KEYS_AT_ONCE: usize = 16;
 
 /// Members that one step of a job adds: about a millisecond.
 const ADDED_PER_JOB_STEP: usize = 2048;
+
+/// Bytes of members that one step of a job adds.
+const BYTES_PER_JOB_STEP: usize = 1024 * 1024;
 
 /// Attempts to install a computed set before the keys are locked.
 const ATTEMPTS: u32 = 2;
@@ -93,74 +108,115 @@ fn few_members(args: Args<'_>) -> bool {
 
 fn sadd(cx: &mut Context<'_, '_>) -> Outcome {
     let members = (2..cx.args.len()).map(|index| cx.args.get(index));
-    let added = add(cx.hold, cx.keys[0].key, members)?;
+    let mut added = 0;
+    let key = cx.keys[0].key;
+    let created = match cx.hold.write(key) {
+        Some(mut entry) => {
+            let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
+            set::len(&object)?;
+            if cx.may_escalate
+                && members.len() > COPIES_AT_ONCE
+                && set::copies_more_than(&object, members.clone(), COPIES_AT_ONCE)
+            {
+                return Ok(Flow::Escalate);
+            }
+            members.for_each(|member| added += i64::from(set::insert(&mut object, member)));
+            None
+        }
+        None => {
+            let mut object = set::new();
+            members.for_each(|member| added += i64::from(set::insert(&mut object, member)));
+            Some(object)
+        }
+    };
+    if let Some(object) = created {
+        cx.hold.insert(key, NewValue::Object(object), None);
+    }
     if added > 0 {
+        cx.hold.touched(key);
         cx.hold.verbatim(cx.args);
     }
     cx.reply.writer().int(added);
     Ok(Flow::Done)
 }
 
-fn add<'a>(
-    hold: &mut Hold<'_>,
-    key: Key<'_>,
-    members: impl Iterator<Item = &'a [u8]>,
-) -> Result<i64> {
-    let mut added = 0;
-    match hold.write(key) {
-        Some(mut entry) => {
-            let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
-            set::len(&object)?;
-            members.for_each(|member| added += i64::from(set::insert(&mut object, member)));
-        }
-        None => {
-            let mut object = set::new();
-            members.for_each(|member| added += i64::from(set::insert(&mut object, member)));
-            hold.insert(key, NewValue::Object(object), None);
-        }
-    }
-    if added > 0 {
-        hold.touched(key);
-    }
-    Ok(added)
-}
-
-/// SADD of many members, in steps under the key's lock.
+/// SADD of many or long members, in steps under the key's lock.
 struct SaddTask {
     next: usize,
     added: i64,
 }
 
 impl SaddTask {
-    fn start(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+    fn start(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+        let is_too_long = |index: usize| args.arg_len(index) > MEMBER_BYTES_MAX;
+        if args.total_bytes() > MEMBER_BYTES_MAX && (2..args.len()).any(is_too_long) {
+            return Err(errors::MEMBER_TOO_LONG);
+        }
         Ok(Box::new(SaddTask { next: 2, added: 0 }))
     }
+}
+
+/// Adds members from position `next` of the words on, until a hold has done its share. Returns the
+/// position of the first one that was not added, and how many were new.
+fn add_some(object: &mut Object, args: Args<'_>, next: usize) -> (usize, i64) {
+    let begin = work::counted();
+    let (mut at, mut added) = (next, 0);
+    while at < args.len() && args.arg_len(at) <= ADDED_BYTES_AT_ONCE {
+        added += i64::from(set::insert(object, args.get(at)));
+        at += 1;
+        if work::counted().wrapping_sub(begin) > UNITS_PER_STEP {
+            break;
+        }
+    }
+    (at, added)
 }
 
 impl Task for SaddTask {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
         let request = cx.request;
-        let args = request.args();
-        let mut upto = self.next;
-        let mut bytes = 0;
-        while upto < args.len() && upto - self.next < ADDED_AT_ONCE && bytes < ADDED_BYTES_AT_ONCE {
-            bytes += args.arg_len(upto);
-            upto += 1;
-        }
+        let (args, next) = (request.args(), self.next);
         let wanted = [super::keys::wanted_key(cx, 1, Access::Exclusive)];
-        let members = (self.next..upto).map(|index| args.get(index));
-        let (added_before, is_last) = (self.added, upto == args.len());
+        // A long member is hashed and copied before the latch, and has a hold of its own.
+        let member = args.get(next);
+        let large =
+            (member.len() > ADDED_BYTES_AT_ONCE).then(|| (hash(member), LargeMember::new(member)));
+        let add = |object: &mut Object| match &large {
+            Some((hashed, large)) => {
+                (next + 1, i64::from(set::insert_large(object, *hashed, large)))
+            }
+            None => add_some(object, args, next),
+        };
+        let added_before = self.added;
         let held = cx.hold(&wanted, |hold| {
-            let added = added_before + add(hold, wanted[0].key, members)?;
-            if is_last && added > 0 {
+            let key = wanted[0].key;
+            let (upto, added) = match hold.write(key) {
+                Some(mut entry) => {
+                    let Some(mut object) = entry.object_mut() else {
+                        return Err(errors::WRONG_TYPE);
+                    };
+                    set::len(&object)?;
+                    add(&mut object)
+                }
+                None => {
+                    let mut object = set::new();
+                    let done = add(&mut object);
+                    hold.insert(key, NewValue::Object(object), None);
+                    done
+                }
+            };
+            if added > 0 {
+                hold.touched(key);
+            }
+            if upto == args.len() && added_before + added > 0 {
                 hold.verbatim(args);
             }
-            Ok(added)
+            Ok((upto, added))
         });
-        let Ok(added) = held else { return Ok(Step::TakeLocks) };
-        self.added = added?;
+        let Ok(done) = held else { return Ok(Step::TakeLocks) };
+        let (upto, added) = done?;
+        self.added += added;
         self.next = upto;
-        if !is_last {
+        if upto < args.len() {
             return Ok(Step::Again);
         }
         cx.session.reply().writer().int(self.added);
@@ -187,7 +243,7 @@ fn snapshot(hold: &mut Hold<'_>, key: Key<'_>) -> Result<Option<Object>> {
 }
 
 fn sunionstore(cx: &mut Context<'_, '_>) -> Outcome {
-    if cx.keys.len() > UNITED_KEYS_AT_ONCE {
+    if cx.keys.len() > UNITED_KEYS_AT_ONCE || cx.args.total_bytes() > ADDED_BYTES_AT_ONCE {
         return Ok(Flow::Escalate);
     }
     let mut total = 0;
@@ -268,7 +324,7 @@ struct UnionJob {
 impl UnionJob {
     fn insert_small(&mut self, packed: &Packed) {
         packed.iter().for_each(|member| {
-            set::insert_member(&mut self.union, hash(member), member);
+            self.union.insert(hash(member), member);
         });
     }
 }
@@ -276,9 +332,15 @@ impl UnionJob {
 impl Job for UnionJob {
     fn step(&mut self) -> bool {
         if let Some(walk) = &mut self.walk {
-            let union = &mut self.union;
-            let more = walk.next_batch(ADDED_PER_JOB_STEP, |member| {
-                set::insert_member(union, hash(member), member);
+            let (union, mut bytes) = (&mut self.union, 0);
+            let more = walk.next_until(ADDED_PER_JOB_STEP, |member| {
+                union.insert(hash(member), member);
+                bytes += member.len();
+                if bytes < BYTES_PER_JOB_STEP {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
             });
             if !more {
                 self.walk = None;

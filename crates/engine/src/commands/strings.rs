@@ -3,7 +3,7 @@
 
 use structures::big_string::BigString;
 use structures::object::Object;
-use structures::table::{Expire, NewValue, Value};
+use structures::table::{EntryRef, Expire, NewValue, Value};
 
 use super::strings_large::{self, AppendTask, MgetTask, MsetTask, SetTask, SetrangeTask};
 use crate::errors::{self, Result};
@@ -21,7 +21,7 @@ pub(super) const STRING_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// Keys of MGET and MSET that fit into one hold.
 const KEYS_AT_ONCE: usize = 32;
 
-/// Bytes of arguments that fit into one hold.
+/// Bytes of arguments, or of values that are answered, that fit into one hold.
 const BYTES_AT_ONCE: usize = 64 * 1024;
 
 const READ: Keys = Keys::First(Access::Shared);
@@ -156,7 +156,7 @@ fn value_fits<const N: usize>(args: Args<'_>) -> bool {
 }
 
 fn few_keys(args: Args<'_>) -> bool {
-    args.len() - 1 <= KEYS_AT_ONCE
+    args.len() - 1 <= KEYS_AT_ONCE && args.total_bytes() <= BYTES_AT_ONCE
 }
 
 fn few_pairs(args: Args<'_>) -> bool {
@@ -323,9 +323,17 @@ pub(super) fn install(
 }
 
 fn mget(cx: &mut Context<'_, '_>) -> Outcome {
-    cx.reply.writer().array(cx.keys.len() as u64);
-    for wanted in cx.keys {
-        strings_large::write_or_null(cx.hold, wanted.key, &mut cx.reply);
+    let entries = cx.hold.look_up_all(cx.keys);
+    let bytes = |entry: &EntryRef<'_, Object>| match entry.value() {
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    };
+    if cx.may_escalate && entries.iter().flatten().map(bytes).sum::<usize>() > BYTES_AT_ONCE {
+        return Ok(Flow::Escalate);
+    }
+    cx.reply.writer().array(entries.len() as u64);
+    for entry in entries {
+        strings_large::write_or_null(entry, &mut cx.reply);
     }
     Ok(Flow::Done)
 }

@@ -2,7 +2,7 @@
 
 use structures::big_string::BigString;
 use structures::object::Object;
-use structures::table::{Expire, NewValue, Value};
+use structures::table::{EntryRef, Expire, NewValue, Value};
 
 use super::strings::{self, STRING_BYTES_MAX, SetOptions};
 use crate::errors::{self, Result};
@@ -21,8 +21,8 @@ use resp::Args;
 const KEYS_PER_STEP: usize = 16;
 
 /// The value of a key as MGET shows it: absent keys and other types are null.
-pub(super) fn write_or_null(hold: &mut Hold<'_>, key: Key<'_>, reply: &mut Reply<'_>) {
-    match hold.look_up(key) {
+pub(super) fn write_or_null(entry: Option<EntryRef<'_, Object>>, reply: &mut Reply<'_>) {
+    match entry {
         Some(entry) if string::length(&entry.value()).is_ok() => {
             // The value is a string, so writing it cannot fail.
             let _ = string::write(&entry.value(), reply);
@@ -133,7 +133,8 @@ impl Task for SetTask {
         let mut kept = Some(string);
         let held = worker.engine.keyspace.hold(scope, &wanted, &mut worker.ledger, |hold| {
             let value = NewValue::Object(Object::BigString(kept.take().unwrap_or_default()));
-            let mut cx = Context { hold, args: request.args(), keys: &wanted, reply };
+            let mut cx =
+                Context { hold, args: request.args(), keys: &wanted, reply, may_escalate: false };
             strings::install(&mut cx, options, value)
         });
         match held {
@@ -248,7 +249,7 @@ impl Task for MgetTask {
             let key = worker.engine.keyspace.key(args.get(index));
             let wanted = [Wanted { key, access: Access::Shared }];
             let held = worker.engine.keyspace.hold(scope, &wanted, &mut worker.ledger, |hold| {
-                write_or_null(hold, key, &mut reply);
+                write_or_null(hold.look_up(key), &mut reply);
             });
             debug_assert!(held.is_ok(), "the keys are locked");
         }

@@ -5,7 +5,11 @@
 
 use arrayvec::ArrayVec;
 use resp::Args;
+use structures::object::Object;
+use structures::table::Value;
+use structures::work::BYTES_PER_UNIT;
 
+use crate::effects::{Body, Record};
 use crate::errors::{self, CommandError, Result};
 use crate::execution::command::{
     Arity, Call, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed,
@@ -14,10 +18,11 @@ use crate::execution::session::Session;
 use crate::execution::session::transaction::{Queued, Transaction, Watch};
 use crate::execution::task::{Step, Task, TaskContext, add_locks_of};
 use crate::execution::worker::Worker;
-use crate::keyspace::HELD_KEYS_MAX;
-use crate::keyspace::hold::{Hold, Scope, Wanted};
+use crate::keyspace::hold::{Hold, Locked, Scope, Wanted};
+use crate::keyspace::key::Key;
 use crate::keyspace::locks::{Access, NOBODY};
 use crate::keyspace::lockset::{KEYS_PER_STEP, LockSet};
+use crate::keyspace::{HELD_KEYS_MAX, HOLD_UNITS_MAX};
 use crate::lanes::{Discard, Whole};
 
 /// Commands of a transaction that runs in one hold.
@@ -25,6 +30,28 @@ const COMMANDS_AT_ONCE: usize = 32;
 
 /// Bytes of arguments of a transaction that runs in one hold.
 const BYTES_AT_ONCE: usize = 16 * 1024;
+
+/// Units of work that a transaction may be expected to do in one hold: the rest of what a hold may
+/// do is for tables that grow or shrink meanwhile.
+const UNITS_AT_ONCE: u64 = HOLD_UNITS_MAX * 7 / 10;
+
+/// Units of any command: its reply, its effect.
+const UNITS_PER_COMMAND: u64 = 40;
+
+/// Units of adding one value to something small, or of finding it there.
+const UNITS_PER_SMALL_VALUE: u64 = 40;
+
+/// Units of turning a full packed collection into a large one.
+const UNITS_TO_UNPACK: u64 = 3000;
+
+/// Entries up to which a packed collection surely stays one during a small transaction.
+const PACKED_ENTRIES_SAFE: u64 = 90;
+
+/// Units of the first change of a large value after a snapshot, or of cutting a part off it.
+const UNITS_PER_LARGE: u64 = 1700;
+
+/// Units of adding one more value to a large one of which there is a snapshot.
+const UNITS_PER_LARGE_VALUE: u64 = 400;
 
 /// Keys that one step begins or ceases to watch.
 const WATCHED_PER_STEP: usize = 16;
@@ -60,7 +87,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         row: Row {
-            flags: Flags::CONTROLS_TRANSACTION.with(Flags::CHECKS_ARITY),
+            flags: Flags::CONTROLS_TRANSACTION.with(Flags::COMPLETES).with(Flags::CHECKS_ARITY),
             ..row("exec", ALONE, Keys::None, "1.2.0", "Executes all queued commands as one.")
         },
         run: Run::Plain(exec),
@@ -186,7 +213,8 @@ fn is_small(transaction: &Transaction, watches: &[Watch], session: &Session) -> 
         && keys <= HELD_KEYS_MAX
 }
 
-/// Runs a small transaction; `None` if one of its keys is locked, and then nothing was done.
+/// Runs a small transaction; `None` if one of its keys is locked or it is not small after all, and
+/// then nothing was done.
 fn exec_at_once(
     worker: &mut Worker,
     session: &mut Session,
@@ -210,6 +238,9 @@ fn exec_at_once(
     let mut ledger = std::mem::take(&mut worker.ledger);
     ledger.transaction = Some(Vec::new());
     let held = keyspace.hold(scope, &wanted, &mut ledger, |hold| {
+        if !fits_into(hold, transaction, keys) {
+            return Err(Locked);
+        }
         let spoiled = |(watch, wanted): (&Watch, &Wanted<'_>)| watch.is_spoiled(hold, wanted.key);
         if watches.iter().zip(watched).any(spoiled) {
             session.reply().writer().null_array();
@@ -217,11 +248,52 @@ fn exec_at_once(
             run_all(worker, session, hold, transaction, keys);
         }
         hold.end_transaction();
+        Ok(())
     });
     ledger.transaction = None;
     worker.ledger = ledger;
     worker.settle_rest();
-    held.ok()
+    held.flatten().ok()
+}
+
+/// Whether the work of all commands fits into one hold, judged by the values that they will meet.
+/// Nothing is changed, not even a key whose time has come.
+fn fits_into(hold: &mut Hold<'_>, transaction: &Transaction, mut keys: &[Wanted<'_>]) -> bool {
+    let mut units = 0;
+    for queued in transaction.iter() {
+        let args = queued.request.args();
+        let (own, rest) = keys.split_at(queued.command.row.keys.count(args));
+        keys = rest;
+        // The values that the command brings are spread over its keys.
+        let words = args.len().div_ceil(own.len().max(1)) as u64;
+        units += UNITS_PER_COMMAND + args.total_bytes() as u64 / BYTES_PER_UNIT;
+        units += own.iter().map(|wanted| units_of(hold, wanted.key, words)).sum::<u64>();
+        if units > UNITS_AT_ONCE {
+            return false;
+        }
+    }
+    true
+}
+
+/// An upper bound of what a command does with a key, in units of work, if it brings `words` values.
+fn units_of(hold: &mut Hold<'_>, key: Key<'_>, words: u64) -> u64 {
+    let Some(entry) = hold.shard_mut(key.shard).table.find(key.hash, key.bytes) else {
+        return words * UNITS_PER_SMALL_VALUE;
+    };
+    match entry.value() {
+        Value::Int(_) => words * UNITS_PER_SMALL_VALUE,
+        // It is read, and written anew when it grows.
+        Value::Bytes(bytes) => {
+            words * UNITS_PER_SMALL_VALUE + 2 * bytes.len() as u64 / BYTES_PER_UNIT
+        }
+        Value::Object(object) => match &*object {
+            Object::PackedList(packed) | Object::PackedSet(packed) => {
+                let outgrows = packed.len() as u64 + words > PACKED_ENTRIES_SAFE;
+                words * UNITS_PER_SMALL_VALUE + if outgrows { UNITS_TO_UNPACK } else { 0 }
+            }
+            _ => UNITS_PER_LARGE + words * UNITS_PER_LARGE_VALUE,
+        },
+    }
 }
 
 fn run_all(
@@ -238,7 +310,8 @@ fn run_all(
         keys = rest;
         let outcome = match queued.command.run {
             Run::Keyed(handler) | Run::Wide { handler, .. } => {
-                handler(&mut Context { hold, args, keys: own, reply: session.reply() })
+                let reply = session.reply();
+                handler(&mut Context { hold, args, keys: own, reply, may_escalate: false })
             }
             Run::Plain(_) | Run::Container(_) => {
                 Call { worker, session, args, task: None }.run(queued.command)
@@ -368,11 +441,20 @@ impl ExecTask {
     }
 
     /// The last step: what was collected becomes one record while the locks are still held.
+    ///
+    /// It takes no hold: the transaction may have no key in the selected database, and then somebody
+    /// else may have reserved that.
     fn end(&mut self, cx: &mut TaskContext<'_>) {
-        cx.worker.ledger.transaction = self.effects.take();
-        let ended = cx.hold(&[], |hold| hold.end_transaction());
-        debug_assert!(ended.is_ok(), "the locks are held");
-        cx.worker.ledger.transaction = None;
+        let commands = self.effects.take().unwrap_or_default();
+        if commands.is_empty() {
+            return;
+        }
+        let outlet = &cx.worker.engine.keyspace.outlet;
+        let sequence = outlet.next();
+        if outlet.is_attached() {
+            let body = Body::Transaction(commands);
+            cx.worker.ledger.records.push(Record { sequence, database: cx.database, body });
+        }
     }
 }
 

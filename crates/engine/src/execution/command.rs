@@ -75,9 +75,8 @@ impl Flags {
     pub const HARMLESS: Flags = Flags(1 << 7);
     /// Refuses a wrong number of words itself.
     pub const CHECKS_ARITY: Flags = Flags(1 << 8);
-
     /// Once begun it completes, whether its client is still there or not. Writes do so anyway.
-    pub const COMPLETES: Flags = Flags(1 << 8);
+    pub const COMPLETES: Flags = Flags(1 << 9);
 
     /// Both.
     pub const fn with(self, other: Flags) -> Flags {
@@ -221,6 +220,9 @@ pub struct Context<'a, 'h> {
     pub keys: &'a [Wanted<'a>],
     /// Where the reply goes.
     pub reply: Reply<'a>,
+    /// Whether the handler may answer [`Flow::Escalate`]. In a transaction that runs in one hold it
+    /// may not: there is less to do than fits into it, which was found out before.
+    pub may_escalate: bool,
 }
 
 /// What a handler without keys has at hand.

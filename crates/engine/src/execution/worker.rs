@@ -16,10 +16,10 @@ use crate::execution::engine::Engine;
 use crate::execution::session::Session;
 use crate::execution::session::transaction::Queued;
 use crate::execution::task::{Start, Task};
-use crate::keyspace::HELD_KEYS_MAX;
 use crate::keyspace::hold::{Ledger, Locked, Scope, Wanted};
 use crate::keyspace::key::Key;
 use crate::keyspace::locks::{NOBODY, Owner};
+use crate::keyspace::{HELD_KEYS_MAX, KEY_BYTES_MAX};
 use crate::lanes::{Discard, DroppedObject, DroppedRequest};
 use crate::observe::WorkerStats;
 use crate::observe::stalls::{LongHold, NOTABLE_HOLD_US};
@@ -62,13 +62,6 @@ impl Incoming<'_> {
         match self {
             Incoming::Borrowed(args) => Request::from_args(args),
             Incoming::Owned(request) => request,
-        }
-    }
-
-    fn has_chunked(&self) -> bool {
-        match self {
-            Incoming::Borrowed(_) => false,
-            Incoming::Owned(request) => request.has_chunked(),
         }
     }
 }
@@ -250,7 +243,15 @@ impl Worker {
         if self.engine.pause.is_active() && self.is_paused(session, command) {
             return self.start(session, command, incoming.into_request(), Start::Paused);
         }
-        if incoming.has_chunked() && needs_contiguous(command, args) {
+        if let Incoming::Owned(request) = &incoming
+            && request.has_chunked()
+            && needs_contiguous(command, request)
+        {
+            if has_long_key(command, request) {
+                session.spoil_transaction();
+                self.refuse(session, errors::KEY_TOO_LONG);
+                return self.dispose(incoming);
+            }
             return self.start(session, command, incoming.into_request(), Start::Flatten);
         }
         if session.in_transaction() && !command.row.flags.has(Flags::CONTROLS_TRANSACTION) {
@@ -358,13 +359,23 @@ impl Worker {
         let scope = Scope { owner, ..self.scope(session) };
         let Worker { engine, ledger, .. } = self;
         let (keyspace, keys) = (&engine.keyspace, command.row.keys);
+        let may_escalate = true;
         let count = keys.count(args);
         if count == 1 {
             let (at, access) = keys.get(0);
             let wanted = [Wanted { key: keyspace.key(args.get(at)), access }];
             return keyspace.hold(scope, &wanted, ledger, |hold| {
-                handler(&mut Context { hold, args, keys: &wanted, reply: session.reply() })
+                handler(&mut Context {
+                    hold,
+                    args,
+                    keys: &wanted,
+                    reply: session.reply(),
+                    may_escalate,
+                })
             });
+        }
+        if count > HELD_KEYS_MAX {
+            return Ok(Ok(Flow::Escalate));
         }
         let wanted: ArrayVec<Wanted<'_>, HELD_KEYS_MAX> = (0..count)
             .map(|index| {
@@ -373,7 +384,13 @@ impl Worker {
             })
             .collect();
         keyspace.hold(scope, &wanted, ledger, |hold| {
-            handler(&mut Context { hold, args, keys: &wanted, reply: session.reply() })
+            handler(&mut Context {
+                hold,
+                args,
+                keys: &wanted,
+                reply: session.reply(),
+                may_escalate,
+            })
         })
     }
 
@@ -527,9 +544,15 @@ fn copied(args: Args<'_>, words: usize, more: &[Box<[u8]>]) -> Body {
 
 /// Whether an argument that is still in chunks must be made contiguous first. Commands that take
 /// chunks take them as values, never as keys.
-fn needs_contiguous(command: &Command, args: Args<'_>) -> bool {
-    let is_key = |index| args.chunked(command.row.keys.get(index).0).is_some();
-    !command.row.flags.has(Flags::TAKES_CHUNKS) || (0..command.row.keys.count(args)).any(is_key)
+fn needs_contiguous(command: &Command, request: &Request) -> bool {
+    !command.row.flags.has(Flags::TAKES_CHUNKS)
+        || request.long_args().any(|(position, _)| command.row.keys.has(position))
+}
+
+/// Whether a key is longer than what a hold may copy and compare.
+fn has_long_key(command: &Command, request: &Request) -> bool {
+    let is_long = |(position, bytes)| bytes > KEY_BYTES_MAX && command.row.keys.has(position);
+    request.long_args().any(is_long)
 }
 
 /// The relaxed load that keeps a paused server's cost off the normal path.

@@ -12,7 +12,7 @@ use structures::work;
 use super::database::{Database, NEVER, Shard};
 use super::key::Key;
 use super::locks::{Access, Address, NOBODY, Owner};
-use super::{HELD_SHARDS_MAX, HOLD_UNITS_MAX, Keyspace};
+use super::{HELD_KEYS_MAX, HELD_SHARDS_MAX, HOLD_UNITS_MAX, Keyspace};
 use crate::effects::{Body, Outlet, Record};
 use crate::sync::MutexGuard;
 
@@ -249,6 +249,26 @@ impl<'h> Hold<'h> {
     #[inline]
     pub fn upsert(&mut self, key: Key<'_>, value: NewValue<'_, Object>, expire: Expire) -> bool {
         let shard = self.shard(key);
+    /// The same as [`Hold::look_up`] for several keys, whose entries can then be read together.
+    pub fn look_up_all(
+        &mut self,
+        keys: &[Wanted<'_>],
+    ) -> ArrayVec<Option<EntryRef<'_, Object>>, HELD_KEYS_MAX> {
+        keys.iter().for_each(|wanted| self.purge(wanted.key));
+        let held = &*self.held.as_mut_slice();
+        let mut found = ArrayVec::new();
+        for Wanted { key, .. } in keys {
+            let shard = held.iter().find(|held| held.shard == key.shard);
+            let entry = shard.and_then(|held| held.guard.table.find(key.hash, key.bytes));
+            match entry {
+                Some(_) => self.ledger.hits += 1,
+                None => self.ledger.misses += 1,
+            }
+            found.push(entry);
+        }
+        found
+    }
+
         let upserted = shard.table.upsert(key.hash, key.bytes, value, expire);
         let (existed, old) = (upserted.existed, upserted.old);
         shard.watches.touch(key.bytes);

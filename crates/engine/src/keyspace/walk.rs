@@ -8,6 +8,7 @@ use structures::table::{EntryRef, Position};
 
 use super::database::Database;
 use super::hold::{Hold, Ledger, Scope};
+use super::locks::NOBODY;
 use super::{Keyspace, SHARDS};
 use crate::sync::Arc;
 
@@ -74,7 +75,8 @@ impl Keyspace {
     ) -> Option<usize> {
         let slot = self.gate.enter(scope.worker);
         let database = &*slot.databases[scope.database as usize];
-        if database.len().1 == 0 {
+        // Who has reserved the database has not locked its keys one by one, and must not see them go.
+        if database.len().1 == 0 || slot.reserved[scope.database as usize] != NOBODY {
             return None;
         }
         let is_due = |&shard: &usize| database.earliest(shard as u16) < scope.now_ms;

@@ -109,6 +109,32 @@ pub fn pop(object: &mut Object, end: End, reply: &mut Reply<'_>) -> bool {
     }
 }
 
+/// Removes `count` elements at an end, of which there are as many, and writes them: one by one, or if
+/// they are long, the rest of them as [`cut_off`] does it.
+pub fn pop_some(object: &mut Object, end: End, count: u64, reply: &mut Reply<'_>) {
+    let mut bytes = 0;
+    for popped in 0..count {
+        if let Object::List(list) = object {
+            if bytes > INLINE_REPLY_BYTES as u64 {
+                return cut_off(list, end, count - popped, reply);
+            }
+            let next = if end == End::Left { list.get(0) } else { list.get(list.len() - 1) };
+            bytes += next.map_or(0, |item| item.len());
+        }
+        pop(object, end, reply);
+    }
+}
+
+/// Cuts `count` elements off an end, of which there are as many, and sends them as they leave.
+pub fn cut_off(list: &mut List, end: End, count: u64, reply: &mut Reply<'_>) {
+    let len = list.len();
+    let stream = match end {
+        End::Left => ListStream::forward(list.detach(0..count), 0..count),
+        End::Right => ListStream::backward(list.detach(len - count..len)),
+    };
+    reply.stream(Box::new(stream));
+}
+
 /// Writes an element.
 pub fn write(item: Item<'_>, reply: &mut Reply<'_>) {
     match item {

@@ -1,7 +1,9 @@
 //! Sets: one packed blob with fingerprints while small, a segment table from then on.
 
+use std::ops::ControlFlow;
+
 use structures::hash::hash;
-use structures::members::{LargeMember, MEMBER_INLINE_MAX, Members, Remains, Walk};
+use structures::members::{LargeMember, Members, Remains, Walk};
 use structures::object::Object;
 use structures::packed::Packed;
 
@@ -41,29 +43,35 @@ pub fn insert(object: &mut Object, member: &[u8]) -> bool {
         if !packed.is_full_for(member) {
             return packed.insert(hashed, member);
         }
-        *object = Object::Set(unpacked(packed));
+        *object = Object::Set(Members::from_packed(packed));
     }
     match object {
-        Object::Set(members) => insert_member(members, hashed, member),
+        Object::Set(members) => members.insert(hashed, member),
         _ => false,
     }
 }
 
-/// Adds a member to a table.
-pub fn insert_member(members: &mut Members, hashed: u64, member: &[u8]) -> bool {
-    if member.len() <= MEMBER_INLINE_MAX {
-        members.insert(hashed, member)
-    } else {
-        members.insert_large(hashed, &LargeMember::new(member))
+/// Adds a member that was copied before the latch, with its hash.
+pub fn insert_large(object: &mut Object, hashed: u64, member: &LargeMember) -> bool {
+    if let Object::PackedSet(packed) = object {
+        *object = Object::Set(Members::from_packed(packed));
+    }
+    match object {
+        Object::Set(members) => members.insert_large(hashed, member),
+        _ => false,
     }
 }
 
-fn unpacked(packed: &Packed) -> Members {
-    let mut members = Members::new();
-    packed.iter().for_each(|member| {
-        insert_member(&mut members, hash(member), member);
-    });
-    members
+/// Whether adding these members would copy more than `copies_max` parts of a large set because a
+/// snapshot has them, too.
+pub fn copies_more_than<'a>(
+    object: &Object,
+    members: impl Iterator<Item = &'a [u8]>,
+    copies_max: usize,
+) -> bool {
+    let Object::Set(set) = object else { return false };
+    members.filter(|member| set.is_shared_at(hash(member))).take(copies_max + 1).count()
+        > copies_max
 }
 
 /// Calls `visit` with the members of a small set. Returns false for a large one.
@@ -108,9 +116,11 @@ impl Stream for SetStream {
     fn encode(&mut self, out: &mut Vec<u8>, bytes: usize) -> bool {
         let upto = out.len() + bytes;
         while out.len() < upto {
-            if !self.walk.next_batch(BATCH, |member| {
-                resp::Writer::new(out, resp::Protocol::Resp2).bulk(member)
-            }) {
+            let more = self.walk.next_until(BATCH, |member| {
+                resp::Writer::new(out, resp::Protocol::Resp2).bulk(member);
+                if out.len() < upto { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            if !more {
                 return true;
             }
         }

@@ -15,6 +15,9 @@ use crate::work;
 /// Elements of the limit that comparing one chunk of a big element is worth.
 const CHUNK_COST: usize = 8;
 
+/// Bytes of a shorter element that are worth one element of the limit.
+const BYTES_PER_COST: usize = 512;
+
 /// Where a search goes on.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Cursor {
@@ -95,6 +98,7 @@ impl<'a> Search<'a> {
             Item::Bytes(bytes) if bytes.len() != self.needle.len() => false,
             Item::Bytes(bytes) => {
                 work::bytes(bytes.len());
+                self.budget = self.budget.saturating_sub(bytes.len() / BYTES_PER_COST);
                 bytes == self.needle
             }
             Item::Big(big) => self.big_equals(big)?,

@@ -12,7 +12,7 @@
 //! **Walk**: holds a version of the table and the place reached; each batch goes down from the root
 //! again, so no part is held or counted.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use super::part::Part;
 use super::{HASH_BITS, Members, POSITION_BITS, Shape, Standard, branch, branches, segment};
@@ -164,18 +164,31 @@ pub struct Walk<S: Shape = Standard> {
 impl<S: Shape> Walk<S> {
     /// Calls `f` for up to `limit` members. True while there may be more.
     pub fn next_batch(&mut self, limit: usize, mut f: impl FnMut(&[u8])) -> bool {
+        self.next_until(limit, |member| {
+            f(member);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The same, but ends after a member for which `f` breaks: members may be long.
+    pub fn next_until(
+        &mut self,
+        limit: usize,
+        mut f: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> bool {
         let mut left = limit;
         while let Some(hash) = self.next
             && left > 0
         {
             let located = self.members.locate(hash);
             let count = located.segment.slots().len();
-            let end = count.min(self.index + left);
-            for index in self.index..end {
-                f(segment::entry(located.segment, index).member());
+            let mut end = self.index;
+            while end < count && left > 0 {
+                let flow = f(segment::entry(located.segment, end).member());
+                end += 1;
+                left = if flow.is_break() { 0 } else { left - 1 };
             }
             work::nodes((end - self.index) / 4);
-            left -= end - self.index;
             self.index = end;
             if end == count {
                 self.next = located.end;

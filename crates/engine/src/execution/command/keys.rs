@@ -34,6 +34,16 @@ impl Keys {
         }
     }
 
+    /// Whether the argument at this position is a key.
+    pub fn has(self, position: usize) -> bool {
+        match self {
+            Keys::None => false,
+            Keys::First(_) => position == 1,
+            Keys::All { step, .. } => position >= 1 && (position - 1).is_multiple_of(step),
+            Keys::DestinationAndSources => position >= 1,
+        }
+    }
+
     /// The position and the access of the `index`-th key.
     #[inline]
     pub fn get(self, index: usize) -> (usize, Access) {
