@@ -189,9 +189,13 @@ fn take_latches<'h>(database: &'h Database, wanted: &[Wanted<'_>]) -> Vec<HeldSh
             shards.insert(at, one.key.shard);
         }
     }
+    #[cfg(all(shuttle, planted_bug = "latch"))]
+    shards.sort_by_key(|&shard| wanted.iter().position(|one| one.key.shard == shard));
     // The room is there before the first latch.
     let mut held = Vec::with_capacity(shards.len());
     held.extend(shards.into_iter().map(|shard| take_latch(database, shard)));
+    #[cfg(all(shuttle, planted_bug = "latch"))]
+    held.sort_unstable_by_key(|held: &HeldShard<'_>| held.shard);
     held
 }
 

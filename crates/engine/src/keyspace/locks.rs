@@ -222,6 +222,7 @@ impl KeyLocks {
         let Some(table) = &mut self.table else { return };
         let Some(lock) = table.get_mut(key) else { return };
         if !lock.withdraw(owner, woken) {
+            #[cfg(not(all(shuttle, planted_bug = "locks")))]
             lock.release(access, woken);
         }
         self.forget_if_idle(key);

@@ -1,0 +1,192 @@
+//! An engine with its lanes, and what must hold when all of its threads have come to rest.
+
+use engine::commands;
+use engine::effects::Merger;
+use engine::execution::engine::{Clock, Engine, Options, Process};
+use engine::keyspace::SHARDS;
+use engine::keyspace::hold::Scope;
+use engine::keyspace::key::ShardBy;
+use engine::keyspace::locks::NOBODY;
+use engine::lanes::WakeLane;
+use engine::settings::Settings;
+use resp::reply::Reply;
+use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::sync::{Arc, Condvar, Mutex};
+use shuttle::thread::{self, JoinHandle};
+
+use super::node::{Client, Node, Replies};
+use super::ticks;
+
+/// The time at which all models play, Unix milliseconds.
+pub(crate) const NOW_MS: i64 = 1_000_000;
+
+/// Nanoseconds of a tick: three looks at the clock are the time that a command gets at once.
+const TICK_NS: u64 = 10_000;
+
+/// Wakes a thread that sleeps, or keeps it from falling asleep: an eventfd, an unpark.
+#[derive(Clone, Default)]
+pub(crate) struct Signal(Arc<(Mutex<bool>, Condvar)>);
+
+impl Signal {
+    /// Wakes whoever waits now or next.
+    pub(crate) fn set(&self) {
+        let (is_set, changed) = &*self.0;
+        *is_set.lock().unwrap() = true;
+        changed.notify_one();
+    }
+
+    /// Sleeps until the signal is set, and takes it.
+    pub(crate) fn wait(&self) {
+        let (is_set, changed) = &*self.0;
+        let mut is_set = is_set.lock().unwrap();
+        while !*is_set {
+            is_set = changed.wait(is_set).unwrap();
+        }
+        *is_set = false;
+    }
+}
+
+/// Which threads serve the lanes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lanes {
+    /// None: what is pushed stays where it is.
+    Idle,
+    /// One each.
+    Served,
+}
+
+/// An engine and the threads around it.
+pub(crate) struct World {
+    /// What is under test.
+    pub(crate) engine: Arc<Engine>,
+    workers: Box<[Signal]>,
+    ending: Arc<AtomicBool>,
+    lanes: Vec<(Signal, JoinHandle<()>)>,
+}
+
+impl World {
+    /// An empty engine.
+    pub(crate) fn new(workers: usize, databases: usize, lanes: Lanes) -> World {
+        let signals: Box<[Signal]> = (0..workers).map(|_| Signal::default()).collect();
+        let (reaper, slow_lane) = (Signal::default(), Signal::default());
+        let engine = Arc::new(engine(databases, signals.clone(), &reaper, &slow_lane));
+        let ending = Arc::new(AtomicBool::new(false));
+        let mut world = World { engine, workers: signals, ending, lanes: Vec::new() };
+        if lanes == Lanes::Served {
+            world.serve(reaper, |engine| engine.reaper.reap());
+            world.serve(slow_lane, |engine| engine.slow_lane.advance());
+        }
+        world
+    }
+
+    fn serve(&mut self, signal: Signal, step: fn(&Engine) -> bool) {
+        let (engine, ending) = (Arc::clone(&self.engine), Arc::clone(&self.ending));
+        let own = signal.clone();
+        let thread = thread::spawn(move || {
+            loop {
+                if step(&engine) {
+                    continue;
+                }
+                if ending.load(Ordering::SeqCst) {
+                    break;
+                }
+                own.wait();
+            }
+        });
+        self.lanes.push((signal, thread));
+    }
+
+    /// A worker with its clients, to be run on the calling thread.
+    pub(crate) fn node(&self, worker: usize, clients: Vec<Client>) -> Node {
+        Node::new(Arc::clone(&self.engine), worker, self.workers[worker].clone(), clients)
+    }
+
+    /// Runs a worker with its clients on a thread of its own until all of them are finished.
+    pub(crate) fn spawn(&self, worker: usize, clients: Vec<Client>) -> JoinHandle<Vec<Replies>> {
+        let node = self.node(worker, clients);
+        thread::spawn(move || node.run())
+    }
+
+    /// One client on worker 0, while no other thread runs that worker. Returns its replies.
+    pub(crate) fn ask<L: AsRef<str>>(&self, lines: &[L]) -> Replies {
+        let mut replies = self.node(0, vec![Client::new(lines)]).run();
+        replies.remove(0)
+    }
+
+    /// A digest of all data.
+    pub(crate) fn digest(&self) -> Reply {
+        self.ask(&["DEBUG DIGEST"]).remove(0)
+    }
+
+    /// Asserts that all effects are in `stream` and what the merger still finds, and that an empty
+    /// engine that executes them comes to the same data. No worker runs.
+    pub(crate) fn check_effects(&self, merger: &mut Merger, stream: &mut Vec<u8>) {
+        let outlet = self.engine.keyspace.outlet();
+        merger.drain(outlet, stream);
+        assert_eq!(merger.waiting(), 0, "an effect is missing");
+        let replica = World::new(1, self.engine.keyspace.databases(), Lanes::Served);
+        let replies = replica.node(0, vec![Client::of_stream(stream)]).run();
+        let text = String::from_utf8_lossy(stream);
+        assert!(!replies[0].iter().any(|reply| matches!(reply, Reply::Error(_))), "{text}");
+        assert_eq!(replica.digest(), self.digest(), "the effects: {text}");
+        replica.rest();
+    }
+
+    /// Ends the lanes when their work is done and checks what must hold at rest. No worker runs.
+    pub(crate) fn rest(mut self) {
+        self.ending.store(true, Ordering::SeqCst);
+        for (signal, thread) in self.lanes.drain(..) {
+            signal.set();
+            thread.join().unwrap();
+        }
+        for database in 0..self.engine.keyspace.databases() as u8 {
+            self.check_database(database);
+        }
+    }
+
+    /// Nothing is locked, and the counters that nobody latches agree with the tables.
+    fn check_database(&self, index: u8) {
+        let scope = Scope { worker: 0, database: index, owner: NOBODY, now_ms: NOW_MS };
+        let database = self.engine.keyspace.current(scope);
+        let mut keys = 0;
+        for shard in 0..SHARDS as u16 {
+            let part = database.shard(shard).lock();
+            assert!(part.locks.is_empty(), "a key lock is left in shard {shard} of {index}");
+            keys += part.table.len() as u64;
+            let is_listed = database.next_non_empty(shard) == Some(shard);
+            assert_eq!(is_listed, !part.table.is_empty(), "shard {shard} of database {index}");
+        }
+        assert_eq!(database.len().0, keys, "DBSIZE of database {index}");
+    }
+}
+
+fn engine(databases: usize, workers: Box<[Signal]>, reaper: &Signal, slow: &Signal) -> Engine {
+    let wake = |signal: &Signal| -> WakeLane {
+        let signal = signal.clone();
+        Box::new(move || signal.set())
+    };
+    let clock =
+        Clock { ticks, ns_per_tick_q20: TICK_NS << 20, thread_cpu_ns: || 0, unix_ms: || NOW_MS };
+    let process = Process {
+        id: 1,
+        run_id: String::new(),
+        port: 0,
+        executable: String::new(),
+        os: String::new(),
+        allocated_bytes: || 0,
+        resident_bytes: || 0,
+        machine_bytes: 0,
+    };
+    let options = Options {
+        workers: workers.len(),
+        databases,
+        shard_by: ShardBy::Hash,
+        clock,
+        wake_worker: Box::new(move |worker| workers[worker].set()),
+        wake_reaper: wake(reaper),
+        wake_slow_lane: wake(slow),
+        settings: Settings::default(),
+        process,
+    };
+    Engine::new(options, commands::table())
+}
