@@ -249,10 +249,6 @@ impl<'h> Hold<'h> {
         entry
     }
 
-    /// Sets the value of a key that may exist, with any type. Returns whether it did.
-    #[inline]
-    pub fn upsert(&mut self, key: Key<'_>, value: NewValue<'_, Object>, expire: Expire) -> bool {
-        let shard = self.shard(key);
     /// The same as [`Hold::look_up`] for several keys, whose entries can then be read together.
     pub fn look_up_all(
         &mut self,
@@ -273,6 +269,10 @@ impl<'h> Hold<'h> {
         found
     }
 
+    /// Sets the value of a key that may exist, with any type. Returns whether it did.
+    #[inline]
+    pub fn upsert(&mut self, key: Key<'_>, value: NewValue<'_, Object>, expire: Expire) -> bool {
+        let shard = self.shard(key);
         let upserted = shard.table.upsert(key.hash, key.bytes, value, expire);
         let (existed, old) = (upserted.existed, upserted.old);
         shard.watches.touch(key.bytes);
