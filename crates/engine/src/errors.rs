@@ -35,6 +35,8 @@ pub const WRONG_TYPE: CommandError =
     text("WRONGTYPE Operation against a key holding the wrong kind of value");
 pub const SYNTAX: CommandError = text("ERR syntax error");
 pub const NOT_AN_INTEGER: CommandError = text("ERR value is not an integer or out of range");
+pub const NOT_32_BITS: CommandError =
+    text("ERR value is out of range, value must between -2147483648 and 2147483647");
 pub const OVERFLOW: CommandError = text("ERR increment or decrement would overflow");
 pub const OUT_OF_RANGE: CommandError = text("ERR value is out of range");
 pub const MUST_BE_POSITIVE: CommandError = text("ERR value is out of range, must be positive");

@@ -42,6 +42,40 @@ pub fn integer(text: &[u8]) -> Result<i64> {
     canonical_integer(text).ok_or(errors::NOT_AN_INTEGER)
 }
 
+/// An integer argument that Redis keeps in 32 bits.
+///
+/// # Errors
+/// The text is not an integer, or does not fit into 32 bits.
+pub fn small_integer(text: &[u8]) -> Result<i64> {
+    match integer(text)? {
+        value if i32::try_from(value).is_ok() => Ok(value),
+        _ => Err(errors::NOT_32_BITS),
+    }
+}
+
+/// A cursor of SCAN, as C's `strtoul` reads it: any number of digits of a 64-bit number, with a
+/// sign, which turns it round. Nothing at all is 0.
+///
+/// # Errors
+/// There is something else, or the number is too large.
+pub fn cursor(text: &[u8]) -> Result<u64> {
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    let (negative, digits) = match text {
+        [] => return Ok(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] | digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return Err(errors::INVALID_CURSOR);
+    }
+    let value = digits.iter().try_fold(0u64, |value, &digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    });
+    let value = value.ok_or(errors::INVALID_CURSOR)?;
+    Ok(if negative { value.wrapping_neg() } else { value })
+}
+
 /// Whether an argument is this option, in any case.
 #[inline]
 pub fn is(text: &[u8], option: &str) -> bool {
@@ -51,6 +85,26 @@ pub fn is(text: &[u8], option: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cursors_are_read_as_redis_reads_them() {
+        for (text, expected) in [
+            ("", Some(0)),
+            ("0", Some(0)),
+            ("007", Some(7)),
+            ("+1", Some(1)),
+            ("-1", Some(u64::MAX)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("1\0x", Some(1)),
+            ("18446744073709551616", None),
+            ("-", None),
+            (" 1", None),
+            ("1 ", None),
+            ("0x10", None),
+        ] {
+            assert_eq!(cursor(text.as_bytes()).ok(), expected, "{text:?}");
+        }
+    }
 
     #[test]
     fn only_canonical_integers_are_integers() {

@@ -79,7 +79,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn select(call: &mut Call<'_>) -> Outcome {
-    let index = parse::integer(call.args.get(1))?;
+    let index = parse::small_integer(call.args.get(1))?;
     if !(0..call.worker.engine.keyspace.databases() as i64).contains(&index) {
         return Err(errors::DATABASE_OUT_OF_RANGE);
     }
@@ -149,16 +149,14 @@ struct SwapTask {
 
 impl SwapTask {
     fn start(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
-        let index = |at: usize, error: errors::CommandError| {
-            let index = parse::integer(args.get(at)).map_err(|_| error)?;
-            if !(0..i64::from(i32::MAX)).contains(&index) {
-                return Err(errors::DATABASE_OUT_OF_RANGE);
-            }
-            u8::try_from(index).map_err(|_| errors::DATABASE_OUT_OF_RANGE)
-        };
+        // Both are read before either is compared with the number of databases.
+        let index = |at: usize, error| parse::small_integer(args.get(at)).map_err(|_| error);
         let first = index(1, errors::INVALID_FIRST_DATABASE)?;
         let second = index(2, errors::INVALID_SECOND_DATABASE)?;
-        Ok(Box::new(SwapTask { first, second }))
+        match (u8::try_from(first), u8::try_from(second)) {
+            (Ok(first), Ok(second)) => Ok(Box::new(SwapTask { first, second })),
+            _ => Err(errors::DATABASE_OUT_OF_RANGE),
+        }
     }
 }
 

@@ -160,7 +160,7 @@ struct ScanTask {
 
 impl ScanTask {
     fn start(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
-        let cursor = cursor(args.get(1))?;
+        let cursor = parse::cursor(args.get(1))?;
         let mut task = ScanTask {
             walk: None,
             cursor: Cursor::from_u64(cursor),
@@ -192,18 +192,6 @@ impl ScanTask {
     fn is_enough(&self) -> bool {
         self.visited >= self.count || self.chains >= self.count.saturating_mul(CHAINS_PER_COUNT)
     }
-}
-
-/// A client's cursor.
-///
-/// # Errors
-/// It is not an unsigned 64-bit number.
-fn cursor(text: &[u8]) -> Result<u64> {
-    std::str::from_utf8(text)
-        .ok()
-        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
-        .and_then(|text| text.parse().ok())
-        .ok_or(errors::INVALID_CURSOR)
 }
 
 impl Task for ScanTask {
