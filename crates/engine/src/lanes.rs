@@ -1,7 +1,7 @@
 //! The two lanes beside the workers: the slow lane computes, the reaper frees. Neither takes a latch.
 //!
-//! Both are queues of resumable work in steps of about a millisecond, served in turn, so that no
-//! job waits for another to end. The server gives each a thread; the engine only says what to do.
+//! Both are queues of resumable work in steps of less than a millisecond, served in turn, so that
+//! no job waits for another to end. The server gives each a thread; the engine only says what to do.
 
 use std::collections::VecDeque;
 
@@ -11,8 +11,8 @@ use structures::object::{Object, ObjectRemains};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Nodes that are freed in one step of the reaper.
-pub const REAPER_STEP_NODES: usize = 4096;
+/// Nodes that are freed in one step of the reaper: some tens of microseconds.
+pub const REAPER_STEP_NODES: usize = 256;
 
 /// Pieces of garbage beyond which a connection that adds one frees a bounded share itself.
 pub const REAPER_BACKLOG_MAX: usize = 1024;
@@ -63,7 +63,7 @@ impl<T: Send> Discard for Whole<T> {
 
 /// A computation that goes on where it stopped.
 pub trait Job: Send {
-    /// Works for about a millisecond. Returns true when it is finished; it has then told its
+    /// Works for some tens of microseconds. Returns true when it is finished; it has then told its
     /// connection.
     fn step(&mut self) -> bool;
 }

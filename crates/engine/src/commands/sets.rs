@@ -45,8 +45,8 @@ const UNITED_AT_ONCE: u64 = 64;
 /// Keys of a union that is computed in one hold.
 const UNITED_KEYS_AT_ONCE: usize = 16;
 
-/// Members that one step of a job adds: about a millisecond.
-const ADDED_PER_JOB_STEP: usize = 2048;
+/// Members that one step of a job adds: some tens of microseconds.
+const ADDED_PER_JOB_STEP: usize = 256;
 
 /// Bytes of members that one step of a job adds.
 const BYTES_PER_JOB_STEP: usize = 1024 * 1024;
