@@ -331,8 +331,12 @@ struct ExecTask {
     current: Option<Box<dyn Task>>,
     /// Effects so far.
     effects: Option<Vec<(u8, Box<[u8]>)>>,
-    /// The database that is selected when SELECT has been among the commands.
-    checked: bool,
+    /// Watched keys that have been looked at.
+    checked: usize,
+    /// Whether the reply has begun.
+    begun: bool,
+    /// Up to which command SELECT has been looked for, and the database that it selected.
+    passed: Option<(usize, u8)>,
 }
 
 impl ExecTask {
@@ -343,7 +347,9 @@ impl ExecTask {
             next: 0,
             current: None,
             effects: Some(Vec::new()),
-            checked: false,
+            checked: 0,
+            begun: false,
+            passed: None,
         }
     }
 
@@ -351,25 +357,31 @@ impl ExecTask {
         self.transaction.as_ref()?.get(index)
     }
 
-    /// The database in which the command at `index` will run, which SELECT among those before it
-    /// decides.
-    fn database_of(&self, index: usize, selected: u8, worker: &Worker) -> u8 {
-        let mut database = selected;
-        for queued in (0..index).filter_map(|at| self.queued(at)) {
-            let args = queued.request.args();
-            if queued.command.row.name == "select"
-                && let Some(index) = crate::parse::canonical_integer(args.get(1))
+    /// The database in which the command at `index` will run: what the SELECTs before it say. It is
+    /// asked for ascending indexes.
+    fn database_of(&mut self, index: usize, selected: u8, worker: &Worker) -> u8 {
+        let (mut passed, mut database) = self.passed.unwrap_or((0, selected));
+        while passed < index {
+            if let Some(queued) = self.queued(passed)
+                && queued.command.row.name == "select"
+                && let Ok(index) = crate::parse::small_integer(queued.request.args().get(1))
                 && (0..worker.engine.keyspace.databases() as i64).contains(&index)
             {
                 database = index as u8;
             }
+            passed += 1;
         }
+        self.passed = Some((passed, database));
         database
     }
 
-    fn is_spoiled(&self, cx: &mut TaskContext<'_>) -> bool {
+    /// Looks at some of the watched keys. Returns whether one has changed.
+    fn is_spoiled(&mut self, cx: &mut TaskContext<'_>) -> bool {
         let engine = cx.worker.engine.clone();
-        self.watches.iter().any(|watch| {
+        let upto = self.watches.len().min(self.checked + WATCHED_PER_STEP);
+        let some = &self.watches[self.checked..upto];
+        self.checked = upto;
+        some.iter().any(|watch| {
             let scope = Scope { database: watch.database, ..cx.scope() };
             let wanted = [watch.wanted(&engine.keyspace)];
             let ledger = &mut cx.worker.ledger;
@@ -379,6 +391,20 @@ impl ExecTask {
             debug_assert!(spoiled.is_ok(), "watched keys are locked");
             spoiled.unwrap_or(true)
         })
+    }
+
+    /// Checks the watched keys, some at a time. Returns whether the commands may begin.
+    fn check(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        if self.is_spoiled(cx) {
+            cx.session.reply().writer().null_array();
+            self.next = usize::MAX;
+            self.begun = true;
+        } else if self.checked == self.watches.len() {
+            let count = self.transaction.as_ref().map_or(0, |all| all.len());
+            cx.session.reply().writer().array(count as u64);
+            self.begun = true;
+        }
+        self.begun
     }
 
     /// Runs the next command, or a step of it: [`Step::Done`] when the command is finished.
@@ -482,8 +508,8 @@ impl Task for ExecTask {
             return Some(from + 1);
         }
         let key = if index == 0 { key - self.watches.len() } else { key };
-        let Some(queued) = self.queued(index) else { return None };
         let database = self.database_of(index, cx.database, cx.worker);
+        let queued = self.queued(index)?;
         let args = queued.request.args();
         match add_locks_of(queued.command, args, database, cx.worker, set, key) {
             Some(next) if index == 0 => Some(self.watches.len() + next),
@@ -497,21 +523,12 @@ impl Task for ExecTask {
     }
 
     fn reserves_databases(&self) -> bool {
-        let is_exclusive = |queued: &Queued| {
-            matches!(queued.command.row.locks, Locks::AllDatabases | Locks::NamedDatabases)
-        };
-        self.transaction.as_ref().is_some_and(|transaction| transaction.iter().any(is_exclusive))
+        self.transaction.as_ref().is_some_and(|transaction| transaction.takes_databases)
     }
 
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
-        if !std::mem::replace(&mut self.checked, true) {
-            if self.is_spoiled(cx) {
-                cx.session.reply().writer().null_array();
-                self.next = usize::MAX;
-            } else {
-                let count = self.transaction.as_ref().map_or(0, |all| all.len());
-                cx.session.reply().writer().array(count as u64);
-            }
+        if !self.begun && !self.check(cx) {
+            return Ok(Step::Again);
         }
         if self.queued(self.next).is_none() {
             if let Some(watch) = self.watches.pop() {

@@ -138,7 +138,7 @@ pub fn add_locks_of(
         }
         Locks::NamedDatabases => {
             let named =
-                (1..args.len()).filter_map(|at| crate::parse::canonical_integer(args.get(at)));
+                (1..args.len()).filter_map(|at| crate::parse::small_integer(args.get(at)).ok());
             for index in named.filter(|&index| (0..keyspace.databases() as i64).contains(&index)) {
                 set.add_database(index as u8);
             }

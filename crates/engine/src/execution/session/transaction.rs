@@ -2,7 +2,7 @@
 
 use resp::Request;
 
-use crate::execution::command::Command;
+use crate::execution::command::{Command, Locks};
 use crate::keyspace::Keyspace;
 use crate::keyspace::database::{Database, WatchedKey};
 use crate::keyspace::hold::{Hold, Ledger, Scope, Wanted};
@@ -31,12 +31,16 @@ pub struct Transaction {
     pub bytes: usize,
     /// A command was refused while queueing: EXEC fails.
     pub spoiled: bool,
+    /// One of the commands locks whole databases.
+    pub takes_databases: bool,
 }
 
 impl Transaction {
     /// Adds a command at the end.
     pub fn push(&mut self, queued: Queued) {
         self.bytes += queued.request.args().total_bytes();
+        let locks = queued.command.row.locks;
+        self.takes_databases |= matches!(locks, Locks::AllDatabases | Locks::NamedDatabases);
         self.len += 1;
         match self.pieces.last_mut() {
             Some(piece) if piece.len() < PIECE => piece.push(queued),
@@ -51,6 +55,11 @@ impl Transaction {
     /// Number of queued commands.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether nothing is queued.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// The command at `index`.
