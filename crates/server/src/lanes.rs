@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use engine::execution::engine::Engine;
-use rustix::process::{Pid, setpriority_process};
+use rustix::process::setpriority_process;
 
 /// Niceness of both lanes: a share of about a tenth beside a busy worker on the same processor.
 const NICENESS: i32 = 10;
@@ -40,7 +40,7 @@ pub(crate) fn start(
 pub(crate) fn lower_priority() {
     let thread = rustix::thread::gettid();
     // Without the right to do so the lane is merely less polite.
-    let _ = setpriority_process(Some(Pid::from(thread)), NICENESS);
+    let _ = setpriority_process(Some(thread), NICENESS);
 }
 
 /// Wakes a thread that is set later, when it has been started.

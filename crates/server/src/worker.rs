@@ -2,9 +2,15 @@
 //!
 //! A turn is bounded as a whole. Its parts have shares, in microseconds, and what does not fit into a part's share waits at the end of that part's queue for the next turn:
 //!
-//! 1. messages from other workers, 2. new connections, 3. commands, 4. replies that the sockets did
-//! not take at once or that are encoded from snapshots, 5. steps of long commands, 6. expiry,
-//! 7. closing. Then the garbage is handed over and the reserve of nodes refilled.
+//! 1. messages from other workers
+//! 2. new connections
+//! 3. commands
+//! 4. replies that the sockets did not take at once, or that are encoded from snapshots
+//! 5. steps of long commands
+//! 6. expiry
+//! 7. closing
+//!
+//! Then the garbage is handed over and the reserve of nodes refilled.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
