@@ -125,7 +125,10 @@ impl<T: ?Sized> Lane<T> {
         let Some(mut work) = next else {
             self.idle.store(true, Ordering::Release);
             // Work that came between the look and the store has seen a busy lane and woke nobody.
+            #[cfg(not(all(shuttle, planted_bug = "reaper")))]
             return !self.is_empty();
+            #[cfg(all(shuttle, planted_bug = "reaper"))]
+            return false;
         };
         self.steps.fetch_add(1, Ordering::Relaxed);
         if step(&mut work) {

@@ -90,7 +90,7 @@ fn select(call: &mut Call<'_>) -> Outcome {
 
 fn dbsize(call: &mut Call<'_>) -> Outcome {
     let scope = call.worker.scope(call.session);
-    let (keys, _) = call.worker.engine.keyspace.current(scope).len();
+    let (keys, _) = call.worker.engine.keyspace.key_counts(scope);
     call.reply().writer().int(keys as i64);
     Ok(Flow::Done)
 }

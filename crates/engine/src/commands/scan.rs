@@ -103,6 +103,8 @@ impl Walk {
     fn step(&mut self, cx: &mut TaskContext<'_>, visit: impl FnMut(EntryRef<'_, Object>)) -> bool {
         let Some(cursor) = self.cursor else { return false };
         let scope = cx.scope();
+        #[cfg(all(shuttle, planted_bug = "snapshot"))]
+        (self.database = cx.worker.engine.keyspace.current(scope));
         let worker = &mut *cx.worker;
         let (keyspace, ledger) = (&worker.engine.keyspace, &mut worker.ledger);
         self.cursor = keyspace.walk_step(&self.database, scope, cursor, ledger, visit);

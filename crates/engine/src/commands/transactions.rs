@@ -109,7 +109,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         row: Row {
             // Inside of MULTI it is queued, and then does nothing: EXEC has forgotten them already.
-            flags: Flags::FAST.with(Flags::HARMLESS),
+            flags: Flags::FAST.with(Flags::HARMLESS).with(Flags::COMPLETES),
             ..row("unwatch", ALONE, Keys::None, "2.2.0", "Forgets all watched keys.")
         },
         run: Run::Plain(unwatch),
@@ -534,7 +534,8 @@ impl Task for ExecTask {
             if let Some(watch) = self.watches.pop() {
                 let scope = cx.scope();
                 let worker = &mut *cx.worker;
-                watch.end(&worker.engine.keyspace, scope, &mut worker.ledger);
+                let former = watch.end(&worker.engine.keyspace, scope, &mut worker.ledger);
+                worker.garbage.extend(former.map(super::databases::garbage));
                 return Ok(Step::Again);
             }
             self.end(cx);
@@ -615,7 +616,8 @@ impl Task for Unwatch {
 /// Ends a bounded number of watches.
 fn end_watches(worker: &mut Worker, scope: Scope, watches: &mut Vec<Watch>) {
     for watch in watches.drain(watches.len().saturating_sub(WATCHED_PER_STEP)..) {
-        watch.end(&worker.engine.keyspace, scope, &mut worker.ledger);
+        let former = watch.end(&worker.engine.keyspace, scope, &mut worker.ledger);
+        worker.garbage.extend(former.map(super::databases::garbage));
     }
 }
 

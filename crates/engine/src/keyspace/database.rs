@@ -39,6 +39,7 @@ pub struct Watches {
     // Absent while nothing is watched, like the key locks.
     #[expect(clippy::box_collection, reason = "one word: a shard stays one pair of cache lines")]
     table: Option<Box<BTreeMap<Box<[u8]>, WatchedKey>>>,
+    written: bool,
 }
 
 impl Watches {
@@ -68,9 +69,15 @@ impl Watches {
         }
     }
 
+    /// Whether any key of the shard was ever written.
+    pub fn is_written(&self) -> bool {
+        self.written
+    }
+
     /// Records a write to `key`.
     #[inline]
-    pub fn touch(&self, key: &[u8]) {
+    pub fn touch(&mut self, key: &[u8]) {
+        self.written = true;
         if let Some(table) = &self.table {
             work::nodes(2);
             if let Some(watched) = table.get(key) {
@@ -107,6 +114,8 @@ pub struct Database {
     shards: OnceLock<Shards>,
     non_empty: [AtomicU64; SHARDS / 64],
     counters: Box<[CachePadded<Counters>]>,
+    /// How many database objects its index had before it. Only changed under the gate.
+    predecessors: AtomicU64,
 }
 
 impl Database {
@@ -116,6 +125,7 @@ impl Database {
             shards: OnceLock::new(),
             non_empty: std::array::from_fn(|_| AtomicU64::new(0)),
             counters: (0..workers).map(|_| CachePadded::default()).collect(),
+            predecessors: AtomicU64::new(0),
         }
     }
 
@@ -150,6 +160,16 @@ impl Database {
             Some(shards) => shards.earliest[shard as usize].load(Ordering::Relaxed),
             None => NEVER,
         }
+    }
+
+    /// How many database objects its index had before it: with the index, this names one stay of
+    /// the object there. The caller holds a gate slot.
+    pub fn predecessors(&self) -> u64 {
+        self.predecessors.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_predecessors(&self, count: u64) {
+        self.predecessors.store(count, Ordering::Relaxed);
     }
 
     pub(super) fn counters(&self, worker: usize) -> &Counters {

@@ -95,3 +95,17 @@ pub(crate) fn int(reply: &Reply) -> i64 {
         other => panic!("not an integer: {other:?}"),
     }
 }
+
+/// An element of a kilobyte: a hundred of them are sent in several pieces.
+pub(crate) fn padded(at: usize) -> String {
+    format!("e{at}.{:.<1000}", "")
+}
+
+/// Commands as a stream of effects begins with them.
+pub(crate) fn stream_of(lines: &[String]) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for line in lines {
+        resp::write_request(&mut stream, &line.split_whitespace().collect::<Vec<_>>());
+    }
+    stream
+}

@@ -16,7 +16,7 @@ use resp::{Args, Limits, Parser, Progress, Scratch};
 use shuttle::rand::Rng;
 use shuttle::sync::Arc;
 
-use super::world::{NOW_MS, Signal};
+use super::world::{NOW_MS, Named, Signal};
 
 /// Microseconds that a long command gets in a turn: as many steps as looks at the clock fit.
 const TASK_US: u64 = 30;
@@ -131,6 +131,7 @@ impl Connection {
 pub(crate) struct Node {
     worker: Worker,
     signal: Signal,
+    named: Named,
     connections: Vec<Connection>,
     tasks: VecDeque<usize>,
 }
@@ -141,6 +142,7 @@ impl Node {
         engine: Arc<Engine>,
         id: usize,
         signal: Signal,
+        named: Named,
         clients: Vec<Client>,
     ) -> Node {
         let connect = |client| {
@@ -152,7 +154,7 @@ impl Node {
         };
         let connections = clients.into_iter().map(connect).collect();
         let worker = Worker::new(engine, id);
-        Node { worker, signal, connections, tasks: VecDeque::new() }
+        Node { worker, signal, named, connections, tasks: VecDeque::new() }
     }
 
     /// Turns until every client is finished. Returns what each has received.
@@ -210,13 +212,17 @@ impl Node {
     }
 
     fn serve(&mut self, at: usize) {
-        let Node { worker, connections, .. } = self;
+        let Node { worker, named, connections, .. } = self;
         let connection = &mut connections[at];
         if !connection.present || !connection.next_is_due() {
             return;
         }
         match connection.client.actions.pop_front() {
-            Some(Action::Send(words)) => execute(worker, &mut connection.session, &words),
+            Some(Action::Send(words)) => {
+                let shard = |word: &Vec<u8>| worker.engine.keyspace.key(word).shard;
+                named.lock().unwrap().extend(words.iter().map(shard));
+                execute(worker, &mut connection.session, &words);
+            }
             // A turn sooner or later: the schedule decides.
             Some(Action::Leave) if shuttle::rand::thread_rng().gen_bool(0.5) => {
                 connection.client.actions.push_front(Action::Leave);

@@ -1,9 +1,10 @@
 //! An engine with its lanes, and what must hold when all of its threads have come to rest.
 
+use std::collections::BTreeSet;
+
 use engine::commands;
 use engine::effects::Merger;
 use engine::execution::engine::{Clock, Engine, Options, Process};
-use engine::keyspace::SHARDS;
 use engine::keyspace::hold::Scope;
 use engine::keyspace::key::ShardBy;
 use engine::keyspace::locks::NOBODY;
@@ -46,6 +47,9 @@ impl Signal {
     }
 }
 
+/// Shards. No thread is ever suspended while it holds this lock, so it is not shuttle's.
+pub(crate) type Named = Arc<std::sync::Mutex<BTreeSet<u16>>>;
+
 /// Which threads serve the lanes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lanes {
@@ -60,6 +64,8 @@ pub(crate) struct World {
     /// What is under test.
     pub(crate) engine: Arc<Engine>,
     workers: Box<[Signal]>,
+    /// The shards of all words that were sent, keys or not.
+    named: Named,
     ending: Arc<AtomicBool>,
     lanes: Vec<(Signal, JoinHandle<()>)>,
 }
@@ -71,7 +77,8 @@ impl World {
         let (reaper, slow_lane) = (Signal::default(), Signal::default());
         let engine = Arc::new(engine(databases, signals.clone(), &reaper, &slow_lane));
         let ending = Arc::new(AtomicBool::new(false));
-        let mut world = World { engine, workers: signals, ending, lanes: Vec::new() };
+        let (named, threads) = (Named::default(), Vec::new());
+        let mut world = World { engine, workers: signals, named, ending, lanes: threads };
         if lanes == Lanes::Served {
             world.serve(reaper, |engine| engine.reaper.reap());
             world.serve(slow_lane, |engine| engine.slow_lane.advance());
@@ -84,10 +91,10 @@ impl World {
         let own = signal.clone();
         let thread = thread::spawn(move || {
             loop {
-                if step(&engine) {
-                    continue;
-                }
-                if ending.load(Ordering::SeqCst) {
+                // Asked before the last look, so that nothing comes after it.
+                let is_last = ending.load(Ordering::SeqCst);
+                while step(&engine) {}
+                if is_last {
                     break;
                 }
                 own.wait();
@@ -98,7 +105,8 @@ impl World {
 
     /// A worker with its clients, to be run on the calling thread.
     pub(crate) fn node(&self, worker: usize, clients: Vec<Client>) -> Node {
-        Node::new(Arc::clone(&self.engine), worker, self.workers[worker].clone(), clients)
+        let (engine, signal) = (Arc::clone(&self.engine), self.workers[worker].clone());
+        Node::new(engine, worker, signal, self.named.clone(), clients)
     }
 
     /// Runs a worker with its clients on a thread of its own until all of them are finished.
@@ -135,9 +143,13 @@ impl World {
     /// Ends the lanes when their work is done and checks what must hold at rest. No worker runs.
     pub(crate) fn rest(mut self) {
         self.ending.store(true, Ordering::SeqCst);
+        let is_served = !self.lanes.is_empty();
         for (signal, thread) in self.lanes.drain(..) {
             signal.set();
             thread.join().unwrap();
+        }
+        if is_served {
+            assert!(self.engine.reaper.is_empty() && self.engine.slow_lane.is_empty());
         }
         for database in 0..self.engine.keyspace.databases() as u8 {
             self.check_database(database);
@@ -148,15 +160,20 @@ impl World {
     fn check_database(&self, index: u8) {
         let scope = Scope { worker: 0, database: index, owner: NOBODY, now_ms: NOW_MS };
         let database = self.engine.keyspace.current(scope);
-        let mut keys = 0;
-        for shard in 0..SHARDS as u16 {
+        let (mut keys, mut from) = (0, 0);
+        while let Some(shard) = database.next_non_empty(from) {
             let part = database.shard(shard).lock();
-            assert!(part.locks.is_empty(), "a key lock is left in shard {shard} of {index}");
+            assert!(!part.table.is_empty(), "shard {shard} of database {index} is listed");
             keys += part.table.len() as u64;
-            let is_listed = database.next_non_empty(shard) == Some(shard);
-            assert_eq!(is_listed, !part.table.is_empty(), "shard {shard} of database {index}");
+            from = shard + 1;
         }
         assert_eq!(database.len().0, keys, "DBSIZE of database {index}");
+        for &shard in self.named.lock().unwrap().iter() {
+            let part = database.shard(shard).lock();
+            assert!(part.locks.is_empty(), "a key lock is left in shard {shard} of {index}");
+            keys -= part.table.len() as u64;
+        }
+        assert_eq!(keys, 0, "a shard with keys is not listed in database {index}");
     }
 }
 

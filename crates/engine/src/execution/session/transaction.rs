@@ -81,6 +81,8 @@ pub struct Watch {
     pub name: Box<[u8]>,
     /// The database object of that time.
     object: Arc<Database>,
+    /// How many database objects were at the index before it.
+    predecessors: u64,
     watched: WatchedKey,
     seen: u64,
     existed: bool,
@@ -89,19 +91,25 @@ pub struct Watch {
 impl Watch {
     /// Begins to watch `name`.
     pub fn begin(keyspace: &Keyspace, scope: Scope, name: &[u8], ledger: &mut Ledger) -> Watch {
-        let object = keyspace.current(scope);
+        let (object, predecessors) = keyspace.current_stay(scope);
         let key = keyspace.key(name);
-        let (existed, watched) = keyspace.hold_shard(&object, scope, key.shard, ledger, |hold| {
+        let begun = keyspace.hold_shard(&object, scope, key.shard, ledger, |hold| {
             // Only looked at, not removed if its time has come: the object may no longer be at this
             // index, and the effect of a removal would name the wrong database.
             let now_ms = hold.now_ms();
             let entry = hold.shard_mut(key.shard).table.find(key.hash, key.bytes);
             let is_live = |at_ms: Option<i64>| at_ms.is_none_or(|at_ms| at_ms >= now_ms);
             let existed = entry.is_some_and(|entry| is_live(entry.expire_at()));
-            (existed, hold.shard_mut(key.shard).watches.watch(name))
+            let watched = hold.shard_mut(key.shard).watches.watch(name);
+            // Read in the hold that has looked at the key: a write behind it must be noticed.
+            let seen = watched.load(Ordering::Relaxed);
+            (existed, watched, seen)
         });
+        let (existed, watched, seen) = begun;
+        #[cfg(all(shuttle, planted_bug = "watch"))]
         let seen = watched.load(Ordering::Relaxed);
-        Watch { database: scope.database, name: name.into(), object, watched, seen, existed }
+        let (database, name) = (scope.database, name.into());
+        Watch { database, name, object, predecessors, watched, seen, existed }
     }
 
     /// What a hold must cover to check this watch.
@@ -112,21 +120,32 @@ impl Watch {
     /// Whether the key has changed. The hold covers the key in the database that the watch names.
     ///
     /// After FLUSHALL or SWAPDB the index names another object: the key has changed unless it is
-    /// absent in both.
+    /// absent in both, and was absent in between. That is certain only if there was one exchange,
+    /// and no key of the shard was ever written in the new object: else EXEC is refused, which costs
+    /// its client another attempt.
     pub fn is_spoiled(&self, hold: &mut Hold<'_>, key: Key<'_>) -> bool {
         let exists = hold.read(key).is_some();
         if self.watched.load(Ordering::Relaxed) != self.seen {
             return true;
         }
-        !std::ptr::eq(hold.database(), &*self.object) && (self.existed || exists)
+        let exchanges = hold.database().predecessors() - self.predecessors;
+        let is_written = hold.shard_mut(key.shard).watches.is_written();
+        exchanges > 0 && (self.existed || exists || exchanges > 1 || is_written)
     }
 
-    /// Stops watching.
-    pub fn end(self, keyspace: &Keyspace, scope: Scope, ledger: &mut Ledger) {
-        let Watch { name, object, watched, .. } = self;
+    /// Stops watching. Returns the database object of that time if only the reaper may drop it.
+    #[must_use]
+    pub fn end(
+        self,
+        keyspace: &Keyspace,
+        scope: Scope,
+        ledger: &mut Ledger,
+    ) -> Option<Arc<Database>> {
+        let Watch { database, name, object, watched, .. } = self;
         let shard = keyspace.key(&name).shard;
         keyspace.hold_shard(&object, scope, shard, ledger, |hold| {
             hold.shard_mut(shard).watches.unwatch(&name, watched);
         });
+        keyspace.let_go(Scope { database, ..scope }, object)
     }
 }
