@@ -9,6 +9,7 @@ pub mod key;
 pub mod locks;
 pub mod lockset;
 pub mod walk;
+pub mod watches;
 
 use self::gate::Gate;
 use self::hold::Scope;

@@ -11,6 +11,8 @@ use crate::execution::command::{
 };
 use crate::execution::task::{Step, Task, TaskContext};
 use crate::keyspace::database::Database;
+use crate::keyspace::locks::NOBODY;
+use crate::keyspace::watches::Exchange;
 use crate::lanes::Discard;
 use crate::parse;
 use crate::sync::Arc;
@@ -106,8 +108,20 @@ fn record(cx: &mut TaskContext<'_>, sequence: u64, words: &[&[u8]]) {
     }
 }
 
+/// Whether the command has closed these databases to everybody else.
+fn has_reserved(cx: &TaskContext<'_>, mut indexes: impl Iterator<Item = usize>) -> bool {
+    let slot = cx.worker.engine.keyspace.gate.enter(cx.worker.id);
+    cx.owner != NOBODY && indexes.all(|index| slot.reserved[index] == cx.owner)
+}
+
 /// FLUSHALL: every database is replaced by an empty one.
-struct FlushTask;
+struct FlushTask {
+    /// Watched keys must be looked up, so the databases are closed meanwhile.
+    reserves: bool,
+    /// Of the databases that are exchanged already.
+    exchanges: Vec<Exchange>,
+    exchanged: bool,
+}
 
 impl FlushTask {
     fn start(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
@@ -116,35 +130,71 @@ impl FlushTask {
             2 if parse::is(args.get(1), "async") || parse::is(args.get(1), "sync") => {}
             _ => return Err(errors::SYNTAX),
         }
-        Ok(Box::new(FlushTask))
+        Ok(Box::new(FlushTask { reserves: false, exchanges: Vec::new(), exchanged: false }))
     }
-}
 
-impl Task for FlushTask {
-    fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
+    /// Exchanges all databases. Returns false if one is watched and not closed to others.
+    fn exchange(&mut self, cx: &mut TaskContext<'_>) -> bool {
         let engine = cx.worker.engine.clone();
         let keyspace = &engine.keyspace;
+        let reserved = has_reserved(cx, 0..keyspace.databases());
         let empty: Vec<Arc<Database>> = (0..keyspace.databases())
             .map(|_| Arc::new(Database::new(keyspace.workers())))
             .collect();
         let mut former = Vec::with_capacity(empty.len());
         let numbered = cx.worker.ledger.transaction.is_none();
         let sequence = keyspace.gate.exclusively(|cut| {
+            if !reserved && (0..empty.len()).any(|index| cut.database(index).is_watched()) {
+                return None;
+            }
             for (index, database) in empty.iter().enumerate() {
                 former.push(cut.replace(index, database));
             }
-            if numbered { keyspace.outlet.next() } else { 0 }
+            Some(if numbered { keyspace.outlet.next() } else { 0 })
         });
+        let Some(sequence) = sequence else { return false };
         record(cx, sequence, &[b"FLUSHALL"]);
-        cx.worker.garbage.extend(former.into_iter().map(garbage));
+        for (former, now) in former.into_iter().zip(empty) {
+            if former.is_watched() {
+                self.exchanges.push(Exchange::new(former, now));
+            } else {
+                cx.worker.garbage.push(garbage(former));
+            }
+        }
+        true
+    }
+}
+
+impl Task for FlushTask {
+    fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
+        if !self.exchanged {
+            self.exchanged = self.exchange(cx);
+            self.reserves = !self.exchanged;
+            return Ok(if self.exchanged { Step::Again } else { Step::TakeLocks });
+        }
+        if let Some(exchange) = self.exchanges.last_mut() {
+            if !exchange.step() {
+                let done = self.exchanges.pop().map(Exchange::into_objects);
+                cx.worker.garbage.extend(done.into_iter().flatten().map(garbage));
+            }
+            return Ok(Step::Again);
+        }
         cx.session.reply().writer().simple("OK");
         Ok(Step::Done)
+    }
+
+    fn reserves_databases(&self) -> bool {
+        self.reserves
     }
 }
 
 struct SwapTask {
     first: u8,
     second: u8,
+    /// Watched keys must be looked up, so the databases are closed meanwhile.
+    reserves: bool,
+    /// Of the databases, which are exchanged already.
+    exchange: Option<Exchange>,
 }
 
 impl SwapTask {
@@ -154,28 +204,67 @@ impl SwapTask {
         let first = index(1, errors::INVALID_FIRST_DATABASE)?;
         let second = index(2, errors::INVALID_SECOND_DATABASE)?;
         match (u8::try_from(first), u8::try_from(second)) {
-            (Ok(first), Ok(second)) => Ok(Box::new(SwapTask { first, second })),
+            (Ok(first), Ok(second)) => {
+                Ok(Box::new(SwapTask { first, second, reserves: false, exchange: None }))
+            }
             _ => Err(errors::DATABASE_OUT_OF_RANGE),
         }
+    }
+
+    /// Exchanges the databases. Returns false if one is watched and not closed to others.
+    fn swap(&mut self, cx: &mut TaskContext<'_>) -> bool {
+        let engine = cx.worker.engine.clone();
+        let indexes = [usize::from(self.first), usize::from(self.second)];
+        let reserved = has_reserved(cx, indexes.into_iter());
+        let numbered = cx.worker.ledger.transaction.is_none();
+        let swapped = engine.keyspace.gate.exclusively(|cut| {
+            let is_watched = indexes.iter().any(|&index| cut.database(index).is_watched());
+            if is_watched && !reserved {
+                return None;
+            }
+            cut.swap(indexes[0], indexes[1]);
+            let objects = is_watched.then(|| indexes.map(|index| Arc::clone(cut.database(index))));
+            Some((if numbered { engine.keyspace.outlet.next() } else { 0 }, objects))
+        });
+        let Some((sequence, objects)) = swapped else { return false };
+        let request = cx.request;
+        record(cx, sequence, &[b"SWAPDB", request.args().get(1), request.args().get(2)]);
+        // Exchanged with itself a database stays what it was.
+        let objects = objects.filter(|_| self.first != self.second);
+        self.exchange = objects.map(|[one, other]| Exchange::new(one, other));
+        true
     }
 }
 
 impl Task for SwapTask {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
-        let engine = cx.worker.engine.clone();
-        let (first, second) = (usize::from(self.first), usize::from(self.second));
-        if first.max(second) >= engine.keyspace.databases() {
+        if usize::from(self.first.max(self.second)) >= cx.worker.engine.keyspace.databases() {
             return Err(errors::DATABASE_OUT_OF_RANGE);
         }
-        let numbered = cx.worker.ledger.transaction.is_none();
-        let sequence = engine.keyspace.gate.exclusively(|cut| {
-            cut.swap(first, second);
-            if numbered { engine.keyspace.outlet.next() } else { 0 }
-        });
-        let request = cx.request;
-        record(cx, sequence, &[b"SWAPDB", request.args().get(1), request.args().get(2)]);
+        match &mut self.exchange {
+            None => {
+                if !self.swap(cx) {
+                    self.reserves = true;
+                    return Ok(Step::TakeLocks);
+                }
+                if self.exchange.is_some() {
+                    return Ok(Step::Again);
+                }
+            }
+            Some(exchange) => {
+                if exchange.step() {
+                    return Ok(Step::Again);
+                }
+                let done = self.exchange.take().map(Exchange::into_objects);
+                cx.worker.garbage.extend(done.into_iter().flatten().map(garbage));
+            }
+        }
         cx.session.reply().writer().simple("OK");
         Ok(Step::Done)
+    }
+
+    fn reserves_databases(&self) -> bool {
+        self.reserves
     }
 }
 

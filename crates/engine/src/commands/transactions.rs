@@ -534,8 +534,7 @@ impl Task for ExecTask {
             if let Some(watch) = self.watches.pop() {
                 let scope = cx.scope();
                 let worker = &mut *cx.worker;
-                let former = watch.end(&worker.engine.keyspace, scope, &mut worker.ledger);
-                worker.garbage.extend(former.map(super::databases::garbage));
+                watch.end(&worker.engine.keyspace, scope);
                 return Ok(Step::Again);
             }
             self.end(cx);
@@ -569,17 +568,19 @@ impl Task for WatchTask {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
         let (scope, args) = (cx.scope(), cx.request.args());
         let upto = args.len().min(self.next + WATCHED_PER_STEP);
-        for index in self.next..upto {
-            let name = args.get(index);
+        while self.next < upto {
+            let name = args.get(self.next);
             let is_known = |watch: &Watch| watch.database == scope.database && *watch.name == *name;
-            if cx.session.watches.iter().rev().take(KEYS_PER_STEP).any(is_known) {
-                continue;
+            if !cx.session.watches.iter().rev().take(KEYS_PER_STEP).any(is_known) {
+                let worker = &mut *cx.worker;
+                let ledger = &mut worker.ledger;
+                match Watch::begin(&worker.engine.keyspace, scope, name, ledger) {
+                    Ok(watch) => cx.session.watches.push(watch),
+                    Err(Locked) => return Ok(Step::TakeLocks),
+                }
             }
-            let worker = &mut *cx.worker;
-            let ledger = &mut worker.ledger;
-            cx.session.watches.push(Watch::begin(&worker.engine.keyspace, scope, name, ledger));
+            self.next += 1;
         }
-        self.next = upto;
         if upto < args.len() {
             return Ok(Step::Again);
         }
@@ -616,8 +617,7 @@ impl Task for Unwatch {
 /// Ends a bounded number of watches.
 fn end_watches(worker: &mut Worker, scope: Scope, watches: &mut Vec<Watch>) {
     for watch in watches.drain(watches.len().saturating_sub(WATCHED_PER_STEP)..) {
-        let former = watch.end(&worker.engine.keyspace, scope, &mut worker.ledger);
-        worker.garbage.extend(former.map(super::databases::garbage));
+        watch.end(&worker.engine.keyspace, scope);
     }
 }
 

@@ -3,17 +3,15 @@
 //! A database is replaced, never emptied: FLUSHALL and SWAPDB exchange pointers under the gate, and
 //! whoever still works on the old object keeps it alive by its reference.
 
-use std::collections::BTreeMap;
-
 use crossbeam_utils::CachePadded;
 use structures::object::Object;
 use structures::table::Table;
-use structures::work;
 
 use super::SHARDS;
 use super::locks::KeyLocks;
+use super::watches::Watches;
 use crate::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use crate::sync::{Arc, Mutex, OnceLock};
+use crate::sync::{Mutex, OnceLock};
 
 /// No entry of the shard has an expiry.
 pub const NEVER: i64 = i64::MAX;
@@ -27,64 +25,6 @@ pub struct Shard {
     pub locks: KeyLocks,
     /// Keys that some transaction watches.
     pub watches: Watches,
-}
-
-/// The number of writes that a watched key has seen since it was first watched. Every watcher of
-/// the key shares it, so a write to a key with ten thousand watchers costs one increment.
-pub type WatchedKey = Arc<AtomicU64>;
-
-/// The watched keys of one shard.
-#[derive(Default)]
-pub struct Watches {
-    // Absent while nothing is watched, like the key locks.
-    #[expect(clippy::box_collection, reason = "one word: a shard stays one pair of cache lines")]
-    table: Option<Box<BTreeMap<Box<[u8]>, WatchedKey>>>,
-    written: bool,
-}
-
-impl Watches {
-    /// The counter of `key`, to be compared with its later value.
-    pub fn watch(&mut self, key: &[u8]) -> WatchedKey {
-        work::nodes(2);
-        work::allocations(2);
-        let table = self.table.get_or_insert_default();
-        if let Some(watched) = table.get(key) {
-            return Arc::clone(watched);
-        }
-        let watched = WatchedKey::default();
-        table.insert(key.into(), Arc::clone(&watched));
-        watched
-    }
-
-    /// Gives a counter back; the last watcher removes it.
-    pub fn unwatch(&mut self, key: &[u8], watched: WatchedKey) {
-        work::nodes(2);
-        drop(watched);
-        let Some(table) = &mut self.table else { return };
-        if table.get(key).is_some_and(|mine| Arc::strong_count(mine) == 1) {
-            table.remove(key);
-        }
-        if table.is_empty() {
-            self.table = None;
-        }
-    }
-
-    /// Whether any key of the shard was ever written.
-    pub fn is_written(&self) -> bool {
-        self.written
-    }
-
-    /// Records a write to `key`.
-    #[inline]
-    pub fn touch(&mut self, key: &[u8]) {
-        self.written = true;
-        if let Some(table) = &self.table {
-            work::nodes(2);
-            if let Some(watched) = table.get(key) {
-                watched.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 /// Keys and expiries that one worker added minus those it removed.
@@ -114,8 +54,8 @@ pub struct Database {
     shards: OnceLock<Shards>,
     non_empty: [AtomicU64; SHARDS / 64],
     counters: Box<[CachePadded<Counters>]>,
-    /// How many database objects its index had before it. Only changed under the gate.
-    predecessors: AtomicU64,
+    /// Watched keys of all shards, changed under their latches.
+    watched: AtomicI64,
 }
 
 impl Database {
@@ -125,7 +65,7 @@ impl Database {
             shards: OnceLock::new(),
             non_empty: std::array::from_fn(|_| AtomicU64::new(0)),
             counters: (0..workers).map(|_| CachePadded::default()).collect(),
-            predecessors: AtomicU64::new(0),
+            watched: AtomicI64::new(0),
         }
     }
 
@@ -162,14 +102,13 @@ impl Database {
         }
     }
 
-    /// How many database objects its index had before it: with the index, this names one stay of
-    /// the object there. The caller holds a gate slot.
-    pub fn predecessors(&self) -> u64 {
-        self.predecessors.load(Ordering::Relaxed)
+    /// Whether a transaction watches any key. Exact for who keeps others out.
+    pub fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed) != 0
     }
 
-    pub(super) fn set_predecessors(&self, count: u64) {
-        self.predecessors.store(count, Ordering::Relaxed);
+    pub(super) fn add_watched(&self, keys: i64) {
+        self.watched.fetch_add(keys, Ordering::Relaxed);
     }
 
     pub(super) fn counters(&self, worker: usize) -> &Counters {

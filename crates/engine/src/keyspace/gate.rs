@@ -73,7 +73,6 @@ impl Cut<'_> {
     /// duplicates of the one that is returned.
     pub fn replace(&mut self, index: usize, database: &Arc<Database>) -> Arc<Database> {
         let former = Arc::clone(self.database(index));
-        database.set_predecessors(former.predecessors() + 1);
         for slot in &mut self.slots {
             slot.databases[index] = Arc::clone(database);
         }
@@ -82,9 +81,6 @@ impl Cut<'_> {
 
     /// Exchanges two databases.
     pub fn swap(&mut self, first: usize, second: usize) {
-        let counts = [first, second].map(|index| self.database(index).predecessors() + 1);
-        self.database(second).set_predecessors(counts[0]);
-        self.database(first).set_predecessors(counts[1]);
         for slot in &mut self.slots {
             slot.databases.swap(first, second);
         }

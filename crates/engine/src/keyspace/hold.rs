@@ -12,6 +12,7 @@ use structures::work;
 use super::database::{Database, NEVER, Shard};
 use super::key::Key;
 use super::locks::{Access, Address, NOBODY, Owner};
+use super::watches::WatchedKey;
 use super::{HELD_KEYS_MAX, HELD_SHARDS_MAX, HOLD_UNITS_MAX, Keyspace};
 use crate::effects::{Body, Outlet, Record};
 use crate::sync::MutexGuard;
@@ -342,6 +343,15 @@ impl<'h> Hold<'h> {
         } else {
             self.record(Body::Command(body));
         }
+    }
+
+    /// Begins to watch `key`, live or absent: its counter of writes.
+    pub fn watch(&mut self, key: Key<'_>) -> WatchedKey {
+        let (watched, is_new) = self.shard(key).watches.watch(key.bytes);
+        if is_new {
+            self.database.add_watched(1);
+        }
+        watched
     }
 
     /// The latched part of a shard, for walks and lock sets.

@@ -91,25 +91,8 @@ impl Keyspace {
         Arc::clone(&self.gate.enter(scope.worker).databases[scope.database as usize])
     }
 
-    /// The same, with the number of its predecessors there.
-    pub fn current_stay(&self, scope: Scope) -> (Arc<Database>, u64) {
-        let slot = self.gate.enter(scope.worker);
-        let database = &slot.databases[scope.database as usize];
-        (Arc::clone(database), database.predecessors())
-    }
-
     /// Keys, and keys with an expiry, of the database that is now at the scope's index.
     pub fn key_counts(&self, scope: Scope) -> (u64, u64) {
         self.gate.enter(scope.worker).databases[scope.database as usize].len()
-    }
-
-    /// Gives up a reference to what was, or is, the database at the scope's index. Returns it if it
-    /// may be the last one, which only the reaper may drop.
-    #[must_use]
-    pub fn let_go(&self, scope: Scope, database: Arc<Database>) -> Option<Arc<Database>> {
-        let slot = self.gate.enter(scope.worker);
-        // While the slot is held, the slot's own reference stays.
-        let is_current = Arc::ptr_eq(&slot.databases[scope.database as usize], &database);
-        (!is_current).then_some(database)
     }
 }

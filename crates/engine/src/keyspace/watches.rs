@@ -1,0 +1,174 @@
+//! Watched keys: what WATCH looks at, and what becomes of it when databases are exchanged.
+//!
+//! A watch belongs to a key at the index of a database, not to the object that happens to be there.
+//! Each shard of the object counts the writes to its watched keys. FLUSHALL and SWAPDB put other
+//! objects in place: then the counters move to them, and every watched key that exists in the old
+//! object or in the new one counts as written. That is an [`Exchange`], in bounded steps, while the
+//! databases are closed to everybody else. Without watched keys, which is the normal case, there is
+//! none.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use structures::hash::hash;
+use structures::work;
+
+use super::SHARDS;
+use super::database::{Database, Shard};
+use super::hold::Scope;
+use super::{Keyspace, key::Key};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// Shards that one step of an exchange looks at.
+const SHARDS_PER_STEP: u16 = 64;
+
+/// Watched keys that one hold of an exchange looks up.
+const KEYS_PER_STEP: usize = 16;
+
+/// The number of writes that a watched key has seen since it was first watched. Every watcher of
+/// the key shares it, so a write to a key with ten thousand watchers costs one increment.
+pub type WatchedKey = Arc<AtomicU64>;
+
+/// The watched keys of one shard.
+#[derive(Default)]
+pub struct Watches {
+    // Absent while nothing is watched, like the key locks.
+    #[expect(clippy::box_collection, reason = "one word: a shard stays one pair of cache lines")]
+    table: Option<Box<BTreeMap<Box<[u8]>, WatchedKey>>>,
+}
+
+impl Watches {
+    /// The counter of `key`, to be compared with its later value, and whether it is new.
+    pub(super) fn watch(&mut self, key: &[u8]) -> (WatchedKey, bool) {
+        work::nodes(2);
+        work::allocations(2);
+        let table = self.table.get_or_insert_default();
+        if let Some(watched) = table.get(key) {
+            return (Arc::clone(watched), false);
+        }
+        let watched = WatchedKey::default();
+        table.insert(key.into(), Arc::clone(&watched));
+        (watched, true)
+    }
+
+    /// Gives a counter back. Returns whether it was the last watcher's.
+    fn unwatch(&mut self, key: &[u8], watched: WatchedKey) -> bool {
+        work::nodes(2);
+        drop(watched);
+        let Some(table) = &mut self.table else { return false };
+        let is_last = table.get(key).is_some_and(|mine| Arc::strong_count(mine) == 1);
+        if is_last {
+            table.remove(key);
+        }
+        if table.is_empty() {
+            self.table = None;
+        }
+        is_last
+    }
+
+    /// Records a write to `key`.
+    #[inline]
+    pub fn touch(&self, key: &[u8]) {
+        if let Some(table) = &self.table {
+            work::nodes(2);
+            if let Some(watched) = table.get(key) {
+                watched.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn len(&self) -> i64 {
+        self.table.as_ref().map_or(0, |table| table.len() as i64)
+    }
+
+    /// Some of the watched keys, in order, from behind `after` on.
+    fn some_after(&self, after: Option<&[u8]>) -> Vec<Box<[u8]>> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest =
+            self.table.iter().flat_map(|table| table.range::<[u8], _>((from, Bound::Unbounded)));
+        rest.take(KEYS_PER_STEP).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl Keyspace {
+    /// Ends the watch of a key in the scope's database.
+    pub(crate) fn unwatch(&self, scope: Scope, name: &[u8], watched: WatchedKey) {
+        let Key { shard, .. } = self.key(name);
+        let slot = self.gate.enter(scope.worker);
+        let database = &slot.databases[scope.database as usize];
+        // During an exchange the counter may still be with the other object, which drops it then.
+        if database.shard(shard).lock().watches.unwatch(name, watched) {
+            database.add_watched(-1);
+        }
+    }
+}
+
+/// The way of counters from one database object to another, and back if both stay in use. The
+/// objects have been exchanged already; the caller keeps others out until the last step.
+pub(crate) struct Exchange {
+    objects: [Arc<Database>; 2],
+    shard: u16,
+    /// Which object's watched keys are looked up, and the last one that was.
+    of: usize,
+    after: Option<Box<[u8]>>,
+}
+
+impl Exchange {
+    /// The beginning.
+    pub(crate) fn new(one: Arc<Database>, other: Arc<Database>) -> Exchange {
+        Exchange { objects: [one, other], shard: 0, of: 0, after: None }
+    }
+
+    /// Takes a step. Returns whether there is more to do.
+    pub(crate) fn step(&mut self) -> bool {
+        let Exchange { objects: [one, other], .. } = self;
+        for _ in 0..SHARDS_PER_STEP {
+            if usize::from(self.shard) == SHARDS {
+                return false;
+            }
+            // Nobody else takes latches of two objects, and of these two only this one does.
+            let mut latches = [one.shard(self.shard).lock(), other.shard(self.shard).lock()];
+            let [first, second] = &mut latches;
+            let pair = [&mut **first, &mut **second];
+            let looked_up = pair.iter().map(|shard| shard.watches.len()).sum::<i64>();
+            if look_up(pair, &mut self.of, &mut self.after) {
+                return true;
+            }
+            let moved = first.watches.len() - second.watches.len();
+            one.add_watched(-moved);
+            other.add_watched(moved);
+            std::mem::swap(&mut first.watches, &mut second.watches);
+            (self.shard, self.of) = (self.shard + 1, 0);
+            if looked_up > 0 {
+                return true;
+            }
+        }
+        true
+    }
+
+    /// The objects, to be let go.
+    pub(crate) fn into_objects(self) -> [Arc<Database>; 2] {
+        self.objects
+    }
+}
+
+/// Looks some watched keys up in both shards. Returns whether there are more.
+fn look_up(pair: [&mut Shard; 2], of: &mut usize, after: &mut Option<Box<[u8]>>) -> bool {
+    while *of < pair.len() {
+        let names = pair[*of].watches.some_after(after.as_deref());
+        for name in &names {
+            let hashed = hash(name);
+            let exists = pair.iter().any(|shard| shard.table.find(hashed, name).is_some());
+            if exists && !cfg!(all(shuttle, planted_bug = "watch")) {
+                pair[*of].watches.touch(name);
+            }
+        }
+        *after = names.into_iter().last();
+        if after.is_some() {
+            return true;
+        }
+        *of += 1;
+    }
+    false
+}
