@@ -14,7 +14,8 @@ pub(super) fn action(generator: &mut Generator) -> Action {
         80..84 => exact(vec![word("PING")]),
         84..87 => exact(vec![word("PING"), generator.value()]),
         87..91 => exact(vec![word("ECHO"), generator.value()]),
-        91..94 => unknown(generator),
+        91..93 => unknown(generator),
+        93 => refused(generator),
         94..97 => hello(generator),
         _ => quit(generator),
     }
@@ -38,11 +39,31 @@ fn database(generator: &mut Generator) -> Vec<u8> {
 fn unknown(generator: &mut Generator) -> Action {
     let mut arguments = vec![word("NOSUCHCOMMAND")];
     for _ in 0..generator.random.below(4) {
-        // The error repeats the arguments, so they must be text.
-        let length = if generator.random.one_in(4) { 200 } else { 5 };
-        arguments.push(vec![b'a'; length]);
+        arguments.push(if generator.random.one_in(4) {
+            vec![b'a'; 200]
+        } else {
+            generator.small_value()
+        });
     }
     exact(arguments)
+}
+
+/// Subcommands that do not exist, or with too few or too many words: refused also when queued.
+fn refused(generator: &mut Generator) -> Action {
+    let choices = [
+        "CLIENT",
+        "CLIENT nosuch",
+        "CLIENT ID x",
+        "CLIENT KILL",
+        "CONFIG GET",
+        "CONFIG SET maxmemory",
+        "CONFIG nosuch x",
+        "COMMAND COUNT x",
+        "COMMAND nosuch",
+        "DEBUG DIGEST x",
+        "CLIENT KILL ID x",
+    ];
+    exact(generator.random.pick(&choices).split(' ').map(word).collect())
 }
 
 /// HELLO without a version: it changes nothing and tells the protocol in use.

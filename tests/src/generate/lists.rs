@@ -56,5 +56,7 @@ fn index(generator: &mut Generator) -> Vec<u8> {
 
 fn remove(generator: &mut Generator) -> Action {
     let count = generator.number(-3, 3);
-    exact(vec![word("LREM"), generator.key("list"), count, generator.small_value()])
+    let element =
+        if generator.random.one_in(4) { generator.value() } else { generator.small_value() };
+    exact(vec![word("LREM"), generator.key("list"), count, element])
 }

@@ -7,6 +7,7 @@
 mod connection;
 mod keys;
 mod lists;
+mod many;
 mod sets;
 mod strings;
 
@@ -83,6 +84,7 @@ const WEIGHTS: &[Family] = &[
     (14, sets::action),
     (14, keys::action),
     (12, connection::action),
+    (1, many::action),
 ];
 
 impl Generator {
@@ -137,6 +139,10 @@ impl Generator {
         if self.random.one_in(50) {
             return self.random.pick(&[&b""[..], b"\x00\xff\r\n", b"never written"]).to_vec();
         }
+        if self.random.one_in(1000) {
+            // Longer than what is received in one piece.
+            return vec![b'k'; self.random.pick(&[1_000, 17_000])];
+        }
         let family = if self.random.one_in(10) { self.random.pick(&FAMILIES) } else { family };
         format!("{family}:{}", self.random.below(KEYS_PER_FAMILY)).into_bytes()
     }
@@ -176,6 +182,12 @@ impl Generator {
 
     /// A value: mostly short, sometimes of the size where representations change.
     fn value(&mut self) -> Vec<u8> {
+        if self.random.one_in(300) {
+            // The same bytes again and again, so that LREM and SADD find them.
+            let lengths = [300, 600, 1_017, 3_000, 5_000, 16_384, 16_385, 40_000, 1_000_000];
+            let length = if self.random.one_in(10) { 8 } else { self.random.below(8) as usize };
+            return vec![b'L'; lengths[length]];
+        }
         let length = match self.random.below(300) {
             0 => 100_000 + self.random.below(200) as usize,
             1..4 => 20_000 + self.random.below(200) as usize,

@@ -5,6 +5,8 @@ use crate::judge::Judge;
 
 /// Members come from this many names, so that sets overlap.
 const MEMBERS: u64 = 2_000;
+/// The longest member that is added: Evenkeel refuses members over 256 KiB.
+const MEMBER_BYTES_MAX: usize = 200_000;
 
 pub(super) fn action(generator: &mut Generator) -> Action {
     match generator.random.below(10) {
@@ -21,7 +23,9 @@ fn add(generator: &mut Generator) -> Action {
         arguments.push(if numbers {
             generator.number(0, MEMBERS as i64)
         } else if generator.random.one_in(3) {
-            generator.value()
+            let mut member = generator.value();
+            member.truncate(MEMBER_BYTES_MAX);
+            member
         } else {
             format!("member-{}", generator.random.below(MEMBERS)).into_bytes()
         });
