@@ -91,3 +91,48 @@ fn config_answers_and_takes_what_exists() {
     assert!(unknown.is_error() && unknown.to_string().contains("no-such-setting"), "{unknown}");
     assert!(client.line("CONFIG GET *").elements().is_some_and(|pairs| pairs.len() > 2));
 }
+
+/// A list of 20,000 elements of 100 bytes.
+fn fill_list(client: &mut Client) {
+    let element = "e".repeat(100);
+    for _ in 0..20 {
+        let mut command = vec!["RPUSH", "list"];
+        command.extend(std::iter::repeat_n(element.as_str(), 1_000));
+        client.call(&command);
+    }
+}
+
+#[test]
+fn a_client_for_which_too_much_waits_is_disconnected() {
+    let server = Server::subject(&[]);
+    let mut control = server.connect();
+    fill_list(&mut control);
+    let limit = |control: &mut Client, limit: &str| {
+        let set = control.call(&["CONFIG", "SET", "client-output-buffer-limit", limit]);
+        assert!(set.is_status("OK"), "{set}");
+    };
+    // The hard limit counts what a reply keeps alive, whether it is encoded or not.
+    limit(&mut control, "normal 1mb 0 0");
+    let mut slow = server.connect();
+    slow.send(b"LRANGE list 0 -1\r\n").expect("the server reads");
+    assert_closed(&mut slow, "a client beyond the hard limit");
+    assert_eq!(control.line("LRANGE list 0 999").elements().map(<[_]>::len), Some(1_000));
+    // The soft limit gives it a second.
+    limit(&mut control, "normal 0 1mb 1");
+    let mut slow = server.connect();
+    slow.send(&b"LRANGE list 0 -1\r\n".repeat(5)).expect("the server reads");
+    std::thread::sleep(Duration::from_millis(2_000));
+    assert_closed(&mut slow, "a client that stays beyond the soft limit");
+    // Who reads in time stays.
+    let mut quick = server.connect();
+    for _ in 0..20 {
+        assert_eq!(quick.line("LRANGE list 0 -1").elements().map(<[_]>::len), Some(20_000));
+    }
+    limit(&mut control, "normal 0 0 0");
+    let mut slow = server.connect();
+    slow.send(&b"LRANGE list 0 -1\r\n".repeat(5)).expect("the server reads");
+    std::thread::sleep(Duration::from_millis(100));
+    for _ in 0..5 {
+        assert_eq!(slow.read().expect("a reply").elements().map(<[_]>::len), Some(20_000));
+    }
+}

@@ -275,6 +275,8 @@ impl Loop {
         let Some(mut socket) = connection.socket.take() else { return };
         // It fails only for a socket that is not registered.
         let _ = self.poll.registry().deregister(&mut socket);
+        // Before the client can see that it is closed: then nobody finds it any more.
+        self.worker.engine.registry.disconnect(connection.session.info.id);
         connection.unparsed = Vec::new();
         connection.unfinished = false;
         if let Some(request) = connection.parser.abandon() {
@@ -514,7 +516,6 @@ impl Loop {
             let connection = self.connections.remove(at);
             let id = connection.session.address.session;
             self.by_session.remove(&id);
-            self.worker.engine.registry.disconnect(id);
             self.worker.stats().connections.add(u64::MAX);
             self.inboxes[self.worker.id].load.fetch_sub(1, Ordering::Relaxed);
         }

@@ -231,7 +231,9 @@ pub struct ListStream {
 impl ListStream {
     /// The elements in `range`, first to last.
     pub fn forward(list: List, range: Range<u64>) -> ListStream {
-        let pinned = list.bytes();
+        // Charged with its share of the list: the rest is not what the client asked for.
+        let share = u128::from(list.bytes()) * u128::from(range.end - range.start);
+        let pinned = (share / u128::from(list.len().max(1))) as u64;
         ListStream { list, range, backwards: false, element: None, pinned }
     }
 
