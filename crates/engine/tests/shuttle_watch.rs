@@ -133,3 +133,20 @@ fn who_leaves_leaves_no_half_of_a_transaction() {
         world.rest();
     });
 }
+
+#[test]
+fn who_leaves_during_an_exchange_leaves_no_watch() {
+    support::check(300, || {
+        let world = World::new(2, 2, Lanes::Served);
+        world.ask(&["SET n 1"]);
+        let watching = vec![
+            Client::new(&["WATCH n", "UNWATCH", "WATCH n m", "DISCARD"]),
+            Client::new(&["WATCH n m"]).leaves(),
+        ];
+        let exchanging = Client::new(&["FLUSHALL", "SET m 1", "SWAPDB 0 1", "FLUSHALL"]);
+        let (watching, exchanging) = (world.spawn(0, watching), world.spawn(1, vec![exchanging]));
+        watching.join().unwrap();
+        exchanging.join().unwrap();
+        world.rest();
+    });
+}

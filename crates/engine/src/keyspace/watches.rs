@@ -56,15 +56,20 @@ impl Watches {
     fn unwatch(&mut self, key: &[u8], watched: WatchedKey) -> bool {
         work::nodes(2);
         drop(watched);
+        self.remove_abandoned(key)
+    }
+
+    /// Removes a counter that nobody has any more. Returns whether it did.
+    fn remove_abandoned(&mut self, key: &[u8]) -> bool {
         let Some(table) = &mut self.table else { return false };
-        let is_last = table.get(key).is_some_and(|mine| Arc::strong_count(mine) == 1);
-        if is_last {
+        let is_abandoned = table.get(key).is_some_and(|mine| Arc::strong_count(mine) == 1);
+        if is_abandoned {
             table.remove(key);
         }
         if table.is_empty() {
             self.table = None;
         }
-        is_last
+        is_abandoned
     }
 
     /// Records a write to `key`.
@@ -97,7 +102,8 @@ impl Keyspace {
         let Key { shard, .. } = self.key(name);
         let slot = self.gate.enter(scope.worker);
         let database = &slot.databases[scope.database as usize];
-        // During an exchange the counter may still be with the other object, which drops it then.
+        // During an exchange the counter may still be with the other object: it is removed when it
+        // has moved.
         if database.shard(shard).lock().watches.unwatch(name, watched) {
             database.add_watched(-1);
         }
@@ -109,6 +115,8 @@ impl Keyspace {
 pub(crate) struct Exchange {
     objects: [Arc<Database>; 2],
     shard: u16,
+    /// The shard's counters have moved.
+    moved: bool,
     /// Which object's watched keys are looked up, and the last one that was.
     of: usize,
     after: Option<Box<[u8]>>,
@@ -117,7 +125,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// The beginning.
     pub(crate) fn new(one: Arc<Database>, other: Arc<Database>) -> Exchange {
-        Exchange { objects: [one, other], shard: 0, of: 0, after: None }
+        Exchange { objects: [one, other], shard: 0, moved: false, of: 0, after: None }
     }
 
     /// Takes a step. Returns whether there is more to do.
@@ -130,16 +138,20 @@ impl Exchange {
             // Nobody else takes latches of two objects, and of these two only this one does.
             let mut latches = [one.shard(self.shard).lock(), other.shard(self.shard).lock()];
             let [first, second] = &mut latches;
-            let pair = [&mut **first, &mut **second];
+            let mut pair = [&mut **first, &mut **second];
             let looked_up = pair.iter().map(|shard| shard.watches.len()).sum::<i64>();
-            if look_up(pair, &mut self.of, &mut self.after) {
+            if !std::mem::replace(&mut self.moved, true) {
+                // Before they are looked at: a watch that ends from now on finds its counter.
+                let moved = pair[0].watches.len() - pair[1].watches.len();
+                one.add_watched(-moved);
+                other.add_watched(moved);
+                let [first, second] = &mut pair;
+                std::mem::swap(&mut first.watches, &mut second.watches);
+            }
+            if look_up([one, other], pair, &mut self.of, &mut self.after) {
                 return true;
             }
-            let moved = first.watches.len() - second.watches.len();
-            one.add_watched(-moved);
-            other.add_watched(moved);
-            std::mem::swap(&mut first.watches, &mut second.watches);
-            (self.shard, self.of) = (self.shard + 1, 0);
+            (self.shard, self.moved, self.of) = (self.shard + 1, false, 0);
             if looked_up > 0 {
                 return true;
             }
@@ -153,11 +165,21 @@ impl Exchange {
     }
 }
 
-/// Looks some watched keys up in both shards. Returns whether there are more.
-fn look_up(pair: [&mut Shard; 2], of: &mut usize, after: &mut Option<Box<[u8]>>) -> bool {
+/// Looks some watched keys up in both shards, and removes the counters that nobody has any more.
+/// Returns whether there are more.
+fn look_up(
+    objects: [&Database; 2],
+    pair: [&mut Shard; 2],
+    of: &mut usize,
+    after: &mut Option<Box<[u8]>>,
+) -> bool {
     while *of < pair.len() {
         let names = pair[*of].watches.some_after(after.as_deref());
         for name in &names {
+            if pair[*of].watches.remove_abandoned(name) {
+                objects[*of].add_watched(-1);
+                continue;
+            }
             let hashed = hash(name);
             let exists = pair.iter().any(|shard| shard.table.find(hashed, name).is_some());
             if exists && !cfg!(all(shuttle, planted_bug = "watch")) {

@@ -160,6 +160,7 @@ impl World {
     fn check_database(&self, index: u8) {
         let scope = Scope { worker: 0, database: index, owner: NOBODY, now_ms: NOW_MS };
         let database = self.engine.keyspace.current(scope);
+        assert!(!database.is_watched(), "a watch is left in database {index}");
         let (mut keys, mut from) = (0, 0);
         while let Some(shard) = database.next_non_empty(from) {
             let part = database.shard(shard).lock();
