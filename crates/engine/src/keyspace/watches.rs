@@ -34,7 +34,7 @@ pub type WatchedKey = Arc<AtomicU64>;
 #[derive(Default)]
 pub struct Watches {
     // Absent while nothing is watched, like the key locks.
-    #[expect(clippy::box_collection, reason = "one word: a shard stays one pair of cache lines")]
+    #[allow(clippy::box_collection, reason = "one word: a shard stays one pair of cache lines")]
     table: Option<Box<BTreeMap<Box<[u8]>, WatchedKey>>>,
 }
 
