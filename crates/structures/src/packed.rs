@@ -301,7 +301,9 @@ impl Packed {
     fn column_width_with(&self, entry_length: usize) -> usize {
         let head = self.head();
         let widens = !head.is_wide() && entry_length > NARROW_LENGTH_MAX;
-        head.column_width() + usize::from(widens)
+        // An empty block does not know yet whether it will be a set.
+        let may_be_set = head.count == 0 && !head.is_fingerprinted();
+        head.column_width() + usize::from(widens) + usize::from(may_be_set)
     }
 
     /// Where the entry lies in [`Packed::all_bytes`].

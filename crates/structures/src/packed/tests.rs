@@ -238,8 +238,22 @@ mod unit {
         assert!(packed.is_full_for(b""));
         // 16 bytes of header, 1 + 1 bytes per entry.
         assert!(packed.bytes() <= 320, "{}", packed.bytes());
-        assert!(!Packed::new().is_full_for(&[0; 4096 - 16 - 2]));
-        assert!(Packed::new().is_full_for(&[0; 4096 - 16 - 1]));
+        // A byte more is kept for the fingerprint: an empty block may become a set.
+        assert!(!Packed::new().is_full_for(&[0; 4096 - 16 - 3]));
+        assert!(Packed::new().is_full_for(&[0; 4096 - 16 - 2]));
+    }
+
+    /// A set whose first member took the last byte had no room for the fingerprint, and panicked.
+    #[test]
+    fn the_first_member_of_a_set_may_be_as_long_as_the_block() {
+        for length in 4000..4096 - 16 {
+            let mut packed = Packed::new();
+            let member = vec![7; length];
+            if !packed.is_full_for(&member) {
+                packed.insert(crate::hash::hash(&member), &member);
+                packed.check_invariants();
+            }
+        }
     }
 
     #[test]
