@@ -85,6 +85,8 @@ const WHOLE: &[&[u8]] = &[
     b"GET / HTTP/1.1\r\n",
     b"POST / HTTP/1.1\r\nHost: x\r\n\r\n",
     b"Host: x\r\n",
+    b"PING\r\npost / HTTP/1.1\r\n",
+    b"MULTI\r\nHOST: x\r\n",
     b"nosuch\r\n",
     b"nosuch a b c\r\n",
     b"*2\r\n$6\r\nno\r\nsu\r\n$3\r\na\r\n\r\n",

@@ -1,34 +1,70 @@
 //! Patterns of KEYS and SCAN MATCH: `*`, `?`, `[a-z]`, `[^a]`, and `\` before any of them.
 //!
 //! Linear in pattern times text: a star only ever goes back to the last star before it (the greedy
-//! algorithm), so no pattern takes exponential time. What an unfinished `[` or `\` means was asked
-//! of redis-server 7.0.15.
+//! algorithm), so no pattern takes exponential time. Even so a long pattern and a long text take
+//! long: a [`Matcher`] stops after a number of bytes and goes on later. What an unfinished `[` or
+//! `\` means was asked of redis-server 7.0.15.
 
-/// Whether `text` matches `pattern` as a whole.
+use structures::work;
+
+/// Bytes of pattern that are compared for one unit of work.
+const BYTES_PER_UNIT: usize = 8;
+
+/// Whether `text` matches `pattern` as a whole. For short ones only.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut position) = (0, 0);
-    // Where to go on if what followed the last star does not fit.
-    let mut star: Option<(usize, usize)> = None;
-    loop {
-        if at < pattern.len() && pattern[at] == b'*' {
-            star = Some((at + 1, position));
-            at += 1;
-            continue;
-        }
-        if position == text.len() {
-            return pattern[at..].iter().all(|&byte| byte == b'*');
-        }
-        match (at < pattern.len()).then(|| single(&pattern[at..], text[position])) {
-            Some((true, length)) => {
-                at += length;
-                position += 1;
+    let mut budget = usize::MAX;
+    Matcher::default().advance(pattern, text, &mut budget).unwrap_or(false)
+}
+
+/// A comparison that may be interrupted.
+#[derive(Default)]
+pub struct Matcher {
+    /// Places in the pattern and in the text.
+    at: usize,
+    position: usize,
+    /// Where to go on if what followed the last star does not fit.
+    star: Option<(usize, usize)>,
+}
+
+impl Matcher {
+    /// Whether `text` matches `pattern` as a whole; `None` when the budget is used up, in bytes of
+    /// the pattern, and that is not known yet. Both must then be the same in the next call.
+    pub fn advance(&mut self, pattern: &[u8], text: &[u8], budget: &mut usize) -> Option<bool> {
+        let mut compared = 0;
+        let found = loop {
+            if compared > *budget {
+                break None;
             }
-            _ => {
-                let Some((after, from)) = star else { return false };
-                star = Some((after, from + 1));
-                (at, position) = (after, from + 1);
+            let rest = &pattern[self.at..];
+            if rest.first() == Some(&b'*') {
+                self.at += 1;
+                compared += 1;
+                self.star = Some((self.at, self.position));
+                continue;
             }
-        }
+            if self.position == text.len() {
+                // A star ends the search above, so what is left does not match nothing.
+                break Some(rest.is_empty());
+            }
+            let (fits, length) =
+                if rest.is_empty() { (false, 1) } else { single(rest, text[self.position]) };
+            compared += length;
+            if fits {
+                self.at += length;
+                self.position += 1;
+                continue;
+            }
+            let Some((after, from)) = self.star else { break Some(false) };
+            if after == pattern.len() {
+                // Nothing follows the last star: it takes all.
+                break Some(true);
+            }
+            self.star = Some((after, from + 1));
+            (self.at, self.position) = (after, from + 1);
+        };
+        work::add((compared / BYTES_PER_UNIT) as u64);
+        *budget = budget.saturating_sub(compared);
+        found
     }
 }
 
@@ -69,7 +105,7 @@ fn class(pattern: &[u8], byte: u8) -> (bool, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::{Matcher, matches};
 
     #[test]
     fn patterns_match_as_redis_matches_them() {
@@ -106,5 +142,24 @@ mod tests {
     fn hostile_patterns_are_not_exponential() {
         let pattern = "a*".repeat(64) + "b";
         assert!(!matches(pattern.as_bytes(), "a".repeat(4096).as_bytes()));
+    }
+
+    #[test]
+    fn an_interrupted_comparison_goes_on() {
+        let patterns = ["a*aab*", "*a[^b]?b", "a*aaab", "*", "", r"*\*b", "a*a*a*a*c", "b*"];
+        for (pattern, text) in patterns.iter().flat_map(|one| [(one, "aabaaabaab"), (one, "")]) {
+            for bytes in [0, 1, 3] {
+                let (mut matcher, mut calls) = (Matcher::default(), 1);
+                let found = loop {
+                    let mut budget = bytes;
+                    match matcher.advance(pattern.as_bytes(), text.as_bytes(), &mut budget) {
+                        Some(found) => break found,
+                        None => calls += 1,
+                    }
+                    assert!(calls < 1000, "{pattern} does not end");
+                };
+                assert_eq!(found, matches(pattern.as_bytes(), text.as_bytes()), "{pattern} {text}");
+            }
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Numbers and options in arguments, as strictly as Redis reads them.
 
+use resp::Args;
+
 use crate::errors::{self, Result};
 
 /// The integer that a text stands for, if it is written exactly as Redis would write it: no sign
@@ -74,6 +76,18 @@ pub fn cursor(text: &[u8]) -> Result<u64> {
     });
     let value = value.ok_or(errors::INVALID_CURSOR)?;
     Ok(if negative { value.wrapping_neg() } else { value })
+}
+
+/// Words of a command with options: they are read in one piece, so there must be an end, and nobody
+/// needs as many.
+const WORDS_MAX: usize = 64;
+
+/// Refuses more options than can be read in one piece.
+///
+/// # Errors
+/// There are more than 64 words.
+pub fn check_words(args: Args<'_>, name: &str) -> Result<()> {
+    if args.len() > WORDS_MAX { Err(errors::too_many_arguments(name)) } else { Ok(()) }
 }
 
 /// Whether an argument is this option, in any case.

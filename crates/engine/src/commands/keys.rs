@@ -199,7 +199,8 @@ struct ExpireOptions {
     lt: bool,
 }
 
-fn expire_options(args: Args<'_>) -> Result<ExpireOptions> {
+fn expire_options(args: Args<'_>, name: &str) -> Result<ExpireOptions> {
+    parse::check_words(args, name)?;
     let mut options = ExpireOptions::default();
     for index in 3..args.len() {
         match args.get(index) {
@@ -232,7 +233,7 @@ impl ExpireOptions {
 }
 
 fn expire(cx: &mut Context<'_, '_>, unit_ms: i64, since: Since, name: &'static str) -> Outcome {
-    let options = expire_options(cx.args)?;
+    let options = expire_options(cx.args, name)?;
     let now_ms = cx.hold.now_ms();
     let base_ms = if since == Since::Now { now_ms } else { 0 };
     let at_ms = parse::integer(cx.args.get(2))?

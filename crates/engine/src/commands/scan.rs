@@ -7,7 +7,7 @@ use structures::table::EntryRef;
 use crate::errors::{self, Result};
 use crate::execution::command::{Arity, Command, Cost, Flags, Keys, Locks, Row, Run, TaskSeed};
 use crate::execution::task::{Step, Task, TaskContext};
-use crate::glob;
+use crate::glob::Matcher;
 use crate::keyspace::database::Database;
 use crate::keyspace::walk::Cursor;
 use crate::parse;
@@ -16,6 +16,13 @@ use crate::types::Type;
 
 /// Bucket chains that one step visits, in one hold each.
 const CHAINS_PER_STEP: usize = 32;
+
+/// Bytes of patterns that one step compares.
+const COMPARED_BYTES_PER_STEP: usize = 16 * 1024;
+
+/// Bytes and number of the names that a chain mostly has at most.
+const ROOM_BYTES: usize = 4 * 1024;
+const ROOM_NAMES: usize = 64;
 
 /// Encoded names are collected in pieces of this size.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -99,44 +106,94 @@ impl Walk {
         Walk { database, cursor: Some(cursor) }
     }
 
-    /// Visits one chain. Returns whether there is more.
-    fn step(&mut self, cx: &mut TaskContext<'_>, visit: impl FnMut(EntryRef<'_, Object>)) -> bool {
-        let Some(cursor) = self.cursor else { return false };
+    /// Visits one chain.
+    fn step(&mut self, cx: &mut TaskContext<'_>, visit: impl FnMut(EntryRef<'_, Object>)) {
+        let Some(cursor) = self.cursor else { return };
         let scope = cx.scope();
         #[cfg(all(shuttle, planted_bug = "snapshot"))]
         (self.database = cx.worker.engine.keyspace.current(scope));
         let worker = &mut *cx.worker;
         let (keyspace, ledger) = (&worker.engine.keyspace, &mut worker.ledger);
         self.cursor = keyspace.walk_step(&self.database, scope, cursor, ledger, visit);
-        self.cursor.is_some()
+    }
+}
+
+/// Names that were visited and are compared with a pattern, which never happens under a latch:
+/// nobody knows how long that takes.
+#[derive(Default)]
+struct Sieve {
+    /// The visited names, one behind the other, and where each ends.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// The next name to be compared, where it begins, and how far that has come.
+    next: usize,
+    begin: usize,
+    matcher: Matcher,
+    /// Those that match.
+    names: Names,
+}
+
+impl Sieve {
+    /// Room for the names of one chain, so that none is made under a latch unless they are long.
+    fn make_room(&mut self) {
+        self.bytes.reserve(ROOM_BYTES);
+        self.ends.reserve(ROOM_NAMES);
+    }
+
+    fn visit(&mut self, name: &[u8]) {
+        self.bytes.extend_from_slice(name);
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Compares what was visited, all names with no pattern being wanted. Returns false when the
+    /// budget is used up before that is done.
+    fn sift(&mut self, pattern: Option<&[u8]>, budget: &mut usize) -> bool {
+        while let Some(&end) = self.ends.get(self.next) {
+            let name = &self.bytes[self.begin..end];
+            let wanted = match pattern {
+                None => Some(true),
+                Some(pattern) => self.matcher.advance(pattern, name, budget),
+            };
+            match wanted {
+                None => return false,
+                Some(true) => self.names.push(name),
+                Some(false) => {}
+            }
+            (self.next, self.begin, self.matcher) = (self.next + 1, end, Matcher::default());
+        }
+        self.bytes.clear();
+        self.ends.clear();
+        (self.next, self.begin) = (0, 0);
+        true
     }
 }
 
 struct KeysTask {
     walk: Option<Walk>,
-    names: Names,
+    sieve: Sieve,
 }
 
 impl KeysTask {
     fn start(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
-        Ok(Box::new(KeysTask { walk: None, names: Names::default() }))
+        Ok(Box::new(KeysTask { walk: None, sieve: Sieve::default() }))
     }
 }
 
 impl Task for KeysTask {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
         let walk = self.walk.get_or_insert_with(|| Walk::begin(cx, Cursor::START));
-        let (names, pattern) = (&mut self.names, cx.request.args().get(1));
+        let (sieve, pattern) = (&mut self.sieve, cx.request.args().get(1));
+        let mut budget = COMPARED_BYTES_PER_STEP;
         for _ in 0..CHAINS_PER_STEP {
-            let more = walk.step(cx, |entry| {
-                if glob::matches(pattern, entry.key()) {
-                    names.push(entry.key());
-                }
-            });
-            if !more {
-                std::mem::take(names).write(cx);
+            if !sieve.sift(Some(pattern), &mut budget) {
+                return Ok(Step::Again);
+            }
+            if walk.cursor.is_none() {
+                std::mem::take(&mut sieve.names).write(cx);
                 return Ok(Step::Done);
             }
+            sieve.make_room();
+            walk.step(cx, |entry| sieve.visit(entry.key()));
         }
         Ok(Step::Again)
     }
@@ -157,12 +214,13 @@ struct ScanTask {
     count: u64,
     visited: u64,
     chains: u64,
-    names: Names,
+    sieve: Sieve,
 }
 
 impl ScanTask {
     fn start(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
         let cursor = parse::cursor(args.get(1))?;
+        parse::check_words(args, "scan")?;
         let mut task = ScanTask {
             walk: None,
             cursor: Cursor::from_u64(cursor),
@@ -171,7 +229,7 @@ impl ScanTask {
             count: 10,
             visited: 0,
             chains: 0,
-            names: Names::default(),
+            sieve: Sieve::default(),
         };
         let mut index = 2;
         while index < args.len() {
@@ -194,38 +252,51 @@ impl ScanTask {
     fn is_enough(&self) -> bool {
         self.visited >= self.count || self.chains >= self.count.saturating_mul(CHAINS_PER_COUNT)
     }
+
+    /// Visits one chain.
+    fn visit(&mut self, cx: &mut TaskContext<'_>, walk: &mut Walk) {
+        let of_type = self.of_type.map(|at| cx.request.args().get(at));
+        let (sieve, visited) = (&mut self.sieve, &mut self.visited);
+        sieve.make_room();
+        walk.step(cx, |entry| {
+            *visited += 1;
+            if of_type.is_none_or(|of| parse::is(of, Type::of(&entry.value()).name())) {
+                sieve.visit(entry.key());
+            }
+        });
+        self.chains += 1;
+    }
+
+    fn answer(&mut self, cx: &mut TaskContext<'_>, walk: &Walk) {
+        let next = walk.cursor.map_or(0, Cursor::to_u64);
+        let mut reply = cx.session.reply();
+        reply.writer().array(2);
+        reply.writer().bulk(itoa::Buffer::new().format(next).as_bytes());
+        std::mem::take(&mut self.sieve.names).write(cx);
+    }
 }
 
 impl Task for ScanTask {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
-        let args = cx.request.args();
-        let pattern = self.pattern.map(|at| args.get(at)).filter(|&pattern| pattern != b"*");
-        let of_type = self.of_type.map(|at| args.get(at));
+        let pattern = self.pattern.map(|at| cx.request.args().get(at));
+        let pattern = pattern.filter(|&pattern| pattern != b"*");
         let cursor = self.cursor;
         let mut walk = self.walk.take().unwrap_or_else(|| Walk::begin(cx, cursor));
+        let mut budget = COMPARED_BYTES_PER_STEP;
+        let mut step = Step::Again;
         for _ in 0..CHAINS_PER_STEP {
-            let (names, visited) = (&mut self.names, &mut self.visited);
-            let more = walk.step(cx, |entry| {
-                *visited += 1;
-                let wanted = pattern.is_none_or(|pattern| glob::matches(pattern, entry.key()))
-                    && of_type.is_none_or(|of| parse::is(of, Type::of(&entry.value()).name()));
-                if wanted {
-                    names.push(entry.key());
-                }
-            });
-            self.chains += 1;
-            if !more || self.is_enough() {
-                let next = walk.cursor.map_or(0, Cursor::to_u64);
-                let mut reply = cx.session.reply();
-                reply.writer().array(2);
-                reply.writer().bulk(itoa::Buffer::new().format(next).as_bytes());
-                std::mem::take(&mut self.names).write(cx);
-                self.walk = Some(walk);
-                return Ok(Step::Done);
+            if !self.sieve.sift(pattern, &mut budget) {
+                break;
             }
+            if self.is_enough() || walk.cursor.is_none() {
+                self.answer(cx, &walk);
+                step = Step::Done;
+                break;
+            }
+            self.visit(cx, &mut walk);
         }
         self.walk = Some(walk);
-        Ok(Step::Again)
+        Ok(step)
     }
 
     fn discard(self: Box<Self>) -> Option<Box<dyn crate::lanes::Discard>> {

@@ -216,6 +216,7 @@ const TIME_UNITS: &[TimeUnit] = &[
 /// # Errors
 /// Unknown or contradicting options; an expiry that is no positive integer or too large.
 pub(super) fn set_options(args: Args<'_>, now_ms: i64) -> Result<SetOptions> {
+    parse::check_words(args, "set")?;
     let mut options = SetOptions { only_if: None, get: false, expire: Expire::Clear };
     let mut keep = false;
     let mut timed: Option<(&TimeUnit, usize)> = None;
@@ -286,9 +287,13 @@ pub(super) fn install(
     let entry = cx.hold.read(key);
     let existed = entry.is_some();
     if options.get {
-        match entry {
-            None => cx.reply.writer().null(),
-            Some(entry) => string::write(&entry.value(), &mut cx.reply)?,
+        let answered = match entry {
+            None => Ok(cx.reply.writer().null()),
+            Some(entry) => string::write(&entry.value(), &mut cx.reply),
+        };
+        if let Err(error) = answered {
+            discard(cx, value);
+            return Err(error);
         }
     }
     let allowed = match options.only_if {
@@ -297,9 +302,7 @@ pub(super) fn install(
         Some(Existence::Absent) => !existed,
     };
     if !allowed {
-        if let NewValue::Object(object) = value {
-            cx.hold.discard(object);
-        }
+        discard(cx, value);
         if !options.get {
             cx.reply.writer().null();
         }
@@ -320,6 +323,13 @@ pub(super) fn install(
         cx.reply.writer().simple("OK");
     }
     Ok(Flow::Done)
+}
+
+/// Hands a value that was not wanted to whoever frees it after the latches.
+fn discard(cx: &mut Context<'_, '_>, value: NewValue<'_, Object>) {
+    if let NewValue::Object(object) = value {
+        cx.hold.discard(object);
+    }
 }
 
 fn mget(cx: &mut Context<'_, '_>) -> Outcome {
