@@ -250,7 +250,7 @@ mod unit {
             let mut packed = Packed::new();
             let member = vec![7; length];
             if !packed.is_full_for(&member) {
-                packed.insert(crate::hash::hash(&member), &member);
+                packed.insert(hash(&member), &member);
                 packed.check_invariants();
             }
         }
