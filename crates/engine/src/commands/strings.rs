@@ -288,7 +288,10 @@ pub(super) fn install(
     let existed = entry.is_some();
     if options.get {
         let answered = match entry {
-            None => Ok(cx.reply.writer().null()),
+            None => {
+                cx.reply.writer().null();
+                Ok(())
+            }
             Some(entry) => string::write(&entry.value(), &mut cx.reply),
         };
         if let Err(error) = answered {
