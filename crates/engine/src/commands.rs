@@ -3,19 +3,19 @@
 //! A family is listed in [`FAMILIES`]; a family that is not, a handler without a row and a name that
 //! occurs twice do not build.
 
-mod connection;
-mod databases;
-mod digest;
-mod introspection;
-mod keys;
-mod lists;
-mod scan;
-mod server;
-mod sets;
 mod strings;
 mod strings_large;
-mod subcommand;
+mod lists;
+mod sets;
+mod keys;
+mod scan;
+mod databases;
 mod transactions;
+mod connection;
+mod introspection;
+mod server;
+mod digest;
+mod subcommand;
 
 use std::sync::LazyLock;
 

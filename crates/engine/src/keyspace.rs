@@ -1,13 +1,13 @@
 //! The keyspace: databases of 1024 shards, each behind a latch; key locks, the gate, walks.
 //!
-//! Suggested reading order: `key`, `database`, `hold` (the one way in), `locks`, `gate`.
+//! The modules are listed in the order in which to read them; `hold` is the one way in.
 
-pub mod database;
-pub mod gate;
-pub mod hold;
 pub mod key;
+pub mod database;
+pub mod hold;
 pub mod locks;
 pub mod lockset;
+pub mod gate;
 pub mod walk;
 pub mod watches;
 

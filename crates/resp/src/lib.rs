@@ -6,22 +6,22 @@
 //! the read buffer stays small. Replies go through a [`Writer`]. The client's side of the
 //! protocol, for tools and tests, is [`reply`].
 //!
-//! Suggested reading order: [`Args`], [`Request`], [`Parser`], [`Writer`], [`reply`].
+//! The modules are listed in the order in which to read them.
 
 mod args;
-mod chunked;
-mod double;
-#[cfg(any(test, fuzzing))]
-mod drive;
-mod error;
-mod inline;
-mod parser;
-pub mod reply;
 mod request;
 mod segmented;
+mod chunked;
+mod parser;
+mod inline;
+mod error;
+mod writer;
+mod double;
+pub mod reply;
+#[cfg(any(test, fuzzing))]
+mod drive;
 #[cfg(test)]
 mod tests;
-mod writer;
 
 pub use args::{Args, Scratch};
 pub use chunked::{CHUNK_BYTES, Chunked};

@@ -1,17 +1,17 @@
 //! The server: workers with their sockets, the two lanes' threads, memory, signals.
 //!
-//! Suggested reading order: [`run`], `worker` (one turn), `connection`.
+//! The modules are listed in the order in which to read them.
 
-mod allocator;
-mod connection;
-mod cycles;
-mod effect_stream;
-mod lanes;
-mod limits;
-mod listener;
-mod memory;
 mod run;
 mod worker;
+mod connection;
+mod limits;
+mod lanes;
+mod effect_stream;
+mod listener;
+mod cycles;
+mod allocator;
+mod memory;
 
 pub use allocator::CountingAllocator;
 pub use engine::keyspace::key::ShardBy;
