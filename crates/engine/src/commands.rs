@@ -151,22 +151,4 @@ pub fn is_write(command: &Command) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{COUNT, TABLE, find};
-
-    #[test]
-    fn every_command_is_found_in_any_case_and_listed_in_compat() {
-        let compat = include_str!("../../../COMPAT.md");
-        let listed: Vec<&str> = compat.split(|byte: char| !byte.is_ascii_alphanumeric()).collect();
-        for command in &TABLE {
-            let upper = command.row.name.to_uppercase();
-            for name in [command.row.name, &upper] {
-                let found = find(name.as_bytes()).map(|found| found.row.name);
-                assert_eq!(found, Some(command.row.name));
-            }
-            assert!(listed.contains(&upper.as_str()), "COMPAT.md does not list {upper}: add it");
-        }
-        assert_eq!(TABLE.len(), COUNT);
-        assert!(find(b"").is_none() && find(b"gett").is_none() && find(&[b'x'; 300]).is_none());
-    }
-}
+mod tests;
