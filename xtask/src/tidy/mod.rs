@@ -9,6 +9,7 @@ mod functions;
 mod headers;
 mod links;
 mod map;
+mod names;
 mod source;
 mod words;
 
@@ -28,6 +29,7 @@ const RULES: &[Rule] = &[
     ("nothing is left to do", words::leftovers),
     ("no text names a machine or a registry", words::places),
     ("relative links of documents lead somewhere", links::check),
+    ("documents name files and items that exist", names::check),
 ];
 
 /// A file of the project.
