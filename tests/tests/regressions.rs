@@ -265,3 +265,25 @@ fn keys_and_members_have_a_longest_length() {
     assert!(client.call(&[&b"MSET"[..], b"a", &key, b"b", b"v"]).is_status("OK"));
     assert_eq!(client.line("DBSIZE").integer(), Some(4));
 }
+
+/// The longest string there may be, of which nearly nothing is written.
+#[test]
+fn the_longest_string() {
+    let mut pair = Pair::new();
+    pair.run(
+        "0> SETRANGE s 536870911 x
+         0> STRLEN s
+         0> APPEND s y
+         0> SETRANGE s 536870911 yz
+         0> SETRANGE s 300000000 middle
+         0> STRLEN s
+         1> INCR s
+         0> MULTI
+         0> STRLEN s
+         0> APPEND s z
+         0> EXEC
+         1> TYPE s
+         1> SET s short
+         0> STRLEN s",
+    );
+}

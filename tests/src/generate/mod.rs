@@ -188,7 +188,7 @@ impl Generator {
         if self.random.one_in(300) {
             // The same bytes again and again, so that LREM and SADD find them.
             let lengths = [300, 600, 1_017, 3_000, 5_000, 16_384, 16_385, 40_000, 1_000_000];
-            let length = if self.random.one_in(10) { 8 } else { self.random.below(8) as usize };
+            let length = if self.random.one_in(40) { 8 } else { self.random.below(8) as usize };
             return vec![b'L'; lengths[length]];
         }
         let length = match self.random.below(300) {
