@@ -36,6 +36,10 @@ impl Barrier {
 
     /// The calling worker is between two commands. Returns whom to wake when it was the last.
     pub fn pass(&self) -> Option<Address> {
+        #[cfg(all(shuttle, planted_bug = "control"))]
+        self.left.store(self.left.load(Ordering::Acquire) + 1, Ordering::Release);
+        #[cfg(all(shuttle, planted_bug = "control"))]
+        self.left.fetch_sub(1, Ordering::AcqRel);
         (self.left.fetch_sub(1, Ordering::AcqRel) == 1).then_some(self.address)
     }
 }

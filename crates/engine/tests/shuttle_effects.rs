@@ -38,7 +38,7 @@ fn run(first: &[Vec<&str>], second: &[Vec<&str>]) {
 
 #[test]
 fn strings() {
-    support::check(400, || {
+    support::check(800, || {
         let first = ["SET a 1", "APPEND a 2", "INCR a", "SETRANGE a 1 x", "DEL a", "APPEND a y"];
         let second = ["APPEND a 3", "SET a 7", "INCR a", "MSET a 5 b 6", "INCR a", "INCR b"];
         run(&[first.into(), vec!["INCR b"]], &[second.into(), vec!["SELECT 1", "SET a z"]]);
@@ -47,7 +47,7 @@ fn strings() {
 
 #[test]
 fn lists() {
-    support::check(300, || {
+    support::check(600, || {
         let first = ["RPUSH l 1 2 3", "LPOP l", "RPUSH l 4", "LTRIM l 0 2", "LREM l 1 3"];
         let second = ["LPUSH l a b", "RPOP l", "LPOP l 2", "RPUSH l a", "DEL l"];
         run(&[first.into()], &[second.into()]);
@@ -56,7 +56,7 @@ fn lists() {
 
 #[test]
 fn sets_and_expiry() {
-    support::check(300, || {
+    support::check(600, || {
         let first = ["SADD s a b", "SUNIONSTORE d s t", "EXPIRE d 100", "SADD s e", "PEXPIRE s 0"];
         let second = ["SADD t c", "SADD s d", "SUNIONSTORE t s d", "SET d x", "PEXPIRE t -1"];
         run(&[first.into()], &[second.into()]);
@@ -64,8 +64,42 @@ fn sets_and_expiry() {
 }
 
 #[test]
+fn keys_whose_time_comes() {
+    support::check(600, || {
+        let world = World::new(2, 2, Lanes::Idle);
+        let mut merger = world.engine.keyspace.outlet().attach();
+        let first = Client::new(&["SET a 1 PX 3", "SADD s x", "PEXPIRE s 3", "APPEND a 1"]);
+        let first = first.passes(4).then("INCR a").then("SADD s z").passes(4).then("SADD s u");
+        let second = Client::new(&["INCR a", "SET b 1 PX 5", "APPEND a 2", "SADD s y", "INCR b"]);
+        let second = second.passes(4).then("SET a 3 KEEPTTL").then("PEXPIRE a 2").then("INCR b");
+        let others = Client::new(&["GET a", "SMEMBERS s", "MULTI", "APPEND b 1", "GET a", "EXEC"]);
+        let threads = [world.spawn(0, vec![first]), world.spawn(1, vec![second, others])];
+        threads.into_iter().for_each(|thread| drop(thread.join().unwrap()));
+        world.expire_all();
+        world.check_effects(&mut merger, &mut Vec::new());
+        world.rest();
+    });
+}
+
+#[test]
+fn a_long_command_sees_one_time() {
+    support::check(800, || {
+        let world = World::new(2, 1, Lanes::Idle);
+        let mut merger = world.engine.keyspace.outlet().attach();
+        let many = (0..70).fold("SADD s".to_owned(), |line, at| format!("{line} m{at}"));
+        let adding = Client::new(&["SADD s x", "PEXPIRE s 3", &many, "SADD s y"]);
+        let passing = Client::default().passes(2).then("PING").passes(12).then("SADD s z");
+        let threads = [world.spawn(0, vec![adding]), world.spawn(1, vec![passing.passes(9)])];
+        threads.into_iter().for_each(|thread| drop(thread.join().unwrap()));
+        world.expire_all();
+        world.check_effects(&mut merger, &mut Vec::new());
+        world.rest();
+    });
+}
+
+#[test]
 fn transactions_of_one_hold_and_of_several_steps() {
-    support::check(200, || {
+    support::check(400, || {
         let many = support::on_many("MSET", 0..40, "1");
         let multi = ["MULTI", "INCR k3", "APPEND k3 x", "APPEND l x", "EXEC"];
         let first = [&multi[..], &["MULTI", &many, "APPEND l y", "EXEC", "APPEND l z"]].concat();

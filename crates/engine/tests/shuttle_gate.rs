@@ -11,7 +11,7 @@ use support::world::{Lanes, World};
 
 #[test]
 fn writes_are_before_or_behind_a_flush() {
-    support::check(300, || {
+    support::check(600, || {
         let world = World::new(2, 2, Lanes::Served);
         let mut merger = world.engine.keyspace.outlet().attach();
         let flushing = Client::new(&["SET a 1", "INCR n", "FLUSHALL", "GET a", "INCR n", "DBSIZE"]);
@@ -32,7 +32,7 @@ fn writes_are_before_or_behind_a_flush() {
 
 #[test]
 fn commands_run_in_one_of_two_swapped_databases() {
-    support::check(300, || {
+    support::check(600, || {
         let world = World::new(3, 2, Lanes::Idle);
         let mut merger = world.engine.keyspace.outlet().attach();
         let swapping = Client::new(&["INCR n", "SWAPDB 0 1", "INCR n", "SWAPDB 1 0"]);
@@ -55,7 +55,7 @@ fn commands_run_in_one_of_two_swapped_databases() {
 
 #[test]
 fn nobody_looks_into_a_transaction_that_flushes() {
-    support::check(300, || {
+    support::check(600, || {
         let world = World::new(2, 2, Lanes::Idle);
         let mut merger = world.engine.keyspace.outlet().attach();
         world.ask(&["MSET a 0 b 0 c 0"]);
@@ -81,7 +81,7 @@ fn nobody_looks_into_a_transaction_that_flushes() {
 
 #[test]
 fn a_flush_waits_for_commands_in_several_steps() {
-    support::check(150, || {
+    support::check(300, || {
         let world = World::new(2, 1, Lanes::Served);
         let mut merger = world.engine.keyspace.outlet().attach();
         let many = support::on_many("MSET", 0..40, "1");

@@ -19,9 +19,9 @@ fn sadd(key: &str, prefix: &str) -> String {
     (0..LARGE).fold(format!("SADD {key}"), |line, at| format!("{line} {prefix}{at}"))
 }
 
-/// Markers m0, m1, ... added in turn to s and t.
+/// Markers m0, m1, ... added in turn to s, t and u, which is absent at first.
 fn markers(count: usize) -> Vec<String> {
-    (0..count).map(|at| format!("SADD {} m{at}", ["s", "t"][at % 2])).collect()
+    (0..count).map(|at| format!("SADD {} m{at}", ["s", "t", "u"][at % 3])).collect()
 }
 
 fn inputs() -> [String; 2] {
@@ -50,11 +50,11 @@ fn check_union(members: &[Option<String>]) -> usize {
 #[test]
 fn a_union_is_of_one_moment() {
     static RESTARTS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
-    support::check(300, || {
+    support::check(600, || {
         let world = world(1);
         let mut merger = world.engine.keyspace.outlet().attach();
         let mut stream = support::stream_of(&inputs());
-        let storing = Client::new(&["SUNIONSTORE d s t", "SMEMBERS d"]);
+        let storing = Client::new(&["SUNIONSTORE d s t u", "SMEMBERS d"]);
         let storing = world.spawn(0, vec![storing]);
         let writing = world.spawn(1, vec![Client::new(&markers(6))]);
         let (stored, _) = (storing.join().unwrap(), writing.join().unwrap());
@@ -72,7 +72,7 @@ fn a_union_is_of_one_moment() {
 
 #[test]
 fn two_unions_of_each_other() {
-    support::check(150, || {
+    support::check(300, || {
         let world = world(1);
         let mut merger = world.engine.keyspace.outlet().attach();
         let mut stream = support::stream_of(&inputs());
@@ -89,7 +89,7 @@ fn two_unions_of_each_other() {
 
 #[test]
 fn a_store_meets_a_flush() {
-    support::check(200, || {
+    support::check(400, || {
         let world = world(2);
         let mut merger = world.engine.keyspace.outlet().attach();
         let mut stream = support::stream_of(&inputs());
@@ -106,9 +106,9 @@ fn a_store_meets_a_flush() {
 
 #[test]
 fn an_accepted_store_completes_without_its_client() {
-    support::check(150, || {
+    support::check(300, || {
         let world = world(1);
-        let leaving = vec![Client::new(&["SUNIONSTORE d s t"]).leaves()];
+        let leaving = vec![Client::new(&["SUNIONSTORE d s t u"]).leaves()];
         let writing = vec![Client::new(&markers(3))];
         let (leaving, writing) = (world.spawn(0, leaving), world.spawn(1, writing));
         leaving.join().unwrap();

@@ -12,7 +12,7 @@ fn assert_uniform(values: &[Option<String>]) {
 
 #[test]
 fn several_keys_change_together() {
-    support::check(400, || {
+    support::check(800, || {
         let world = World::new(2, 1, Lanes::Idle);
         let first = ["MSET a 1 b 1 c 1", "MGET a b c", "MSET b 3 c 3 a 3"];
         let second = ["MSET c 2 b 2 a 2", "MGET c b a", "MGET b a c"];
@@ -29,7 +29,7 @@ fn several_keys_change_together() {
 
 #[test]
 fn no_increment_is_lost() {
-    support::check(200, || {
+    support::check(400, || {
         let world = World::new(3, 1, Lanes::Idle);
         let clients = || vec![Client::new(&["INCR n", "INCR n"]), Client::new(&["INCR n"])];
         let threads = [world.spawn(0, clients()), world.spawn(1, clients())];

@@ -34,7 +34,7 @@ fn assert_uniform(values: &[Option<String>]) {
 
 #[test]
 fn many_keys_change_together() {
-    support::check(150, || {
+    support::check(300, || {
         let world = World::new(3, 1, Lanes::Idle);
         let threads = [
             world.spawn(0, vec![Client::new(&[mset("1")])]),
@@ -50,11 +50,12 @@ fn many_keys_change_together() {
 
 #[test]
 fn ordinary_commands_wait_for_a_locked_key() {
-    support::check(150, || {
+    support::check(300, || {
         let world = World::new(2, 1, Lanes::Idle);
         let long = vec![
             Client::new(&[sadd("s", "a"), "SADD s own".to_owned(), mset("1")]),
             Client::new(&["GET k1", "MGET k0 k39"]),
+            Client::new(&[mget()]),
         ];
         let short = vec![
             Client::new(&["SADD s other", "SMEMBERS s", "INCR k5"]),
@@ -66,6 +67,8 @@ fn ordinary_commands_wait_for_a_locked_key() {
         let members = support::texts(&short[0][1]).len();
         assert!([1, MANY + 1, MANY + 2].contains(&members), "{members} members");
         assert_uniform(&support::texts(&long[1][1]));
+        let all = support::texts(&long[2][0]);
+        assert_uniform(&[all[0].clone(), all[39].clone()]);
         assert_uniform(&support::texts(&short[1][0]));
         assert_uniform(&support::texts(&short[1][2]));
         let last = world.ask(&["SMEMBERS s", "MGET k0 k39", "GET k5"]);
@@ -78,7 +81,7 @@ fn ordinary_commands_wait_for_a_locked_key() {
 
 #[test]
 fn who_leaves_leaves_no_lock_and_no_half() {
-    support::check(200, || {
+    support::check(400, || {
         let world = World::new(3, 1, Lanes::Idle);
         let leaving = vec![
             Client::new(&[mset("1")]).leaves(),

@@ -44,7 +44,7 @@ impl Discard for Garbage {
 
 #[test]
 fn a_lane_never_sleeps_while_there_is_work() {
-    support::check(2000, || {
+    support::check(4000, || {
         let world = World::new(2, 1, Lanes::Served);
         let (freed, done) = (Arc::new(AtomicUsize::new(0)), Signal::default());
         let push = |_| {
@@ -68,7 +68,7 @@ fn a_lane_never_sleeps_while_there_is_work() {
 
 #[test]
 fn a_list_is_sent_while_it_is_cut_and_freed() {
-    support::check(150, || {
+    support::check(300, || {
         let world = World::new(2, 1, Lanes::Served);
         world.ask(&[rpush()]);
         let reading = vec![
@@ -95,7 +95,7 @@ fn a_list_is_sent_while_it_is_cut_and_freed() {
 
 #[test]
 fn a_value_is_replaced_while_it_is_sent() {
-    support::check(150, || {
+    support::check(300, || {
         let world = World::new(2, 1, Lanes::Served);
         world.ask(&[rpush()]);
         let reading = Client::new(&["LRANGE l 0 -1", "LRANGE l 0 119"]);

@@ -23,7 +23,7 @@ fn number(element: &Option<String>) -> usize {
 
 #[test]
 fn a_list_is_sent_as_it_was() {
-    support::check(150, || {
+    support::check(300, || {
         let world = World::new(2, 1, Lanes::Served);
         world.ask(&[padded("RPUSH l", 0..LONG)]);
         let reading = vec![Client::new(&["LRANGE l 0 -1", "LRANGE l 0 -1", "LRANGE l 0 -1"])];
@@ -48,7 +48,7 @@ fn a_list_is_sent_as_it_was() {
 
 #[test]
 fn a_set_is_sent_as_it_was() {
-    support::check(150, || {
+    support::check(300, || {
         let world = World::new(2, 1, Lanes::Served);
         world.ask(&[padded("SADD s", 0..LONG)]);
         let reading = vec![Client::new(&["SMEMBERS s", "SMEMBERS s"])];
@@ -73,7 +73,7 @@ fn a_set_is_sent_as_it_was() {
 
 #[test]
 fn a_string_is_sent_as_it_was() {
-    support::check(150, || {
+    support::check(300, || {
         let world = World::new(2, 1, Lanes::Served);
         let of = |byte: &str| byte.repeat(150_000);
         world.ask(&[format!("SET t {}", of("a"))]);
@@ -94,7 +94,7 @@ fn a_string_is_sent_as_it_was() {
 
 #[test]
 fn a_walk_stays_in_its_database() {
-    support::check(150, || {
+    support::check(300, || {
         let world = World::new(2, 2, Lanes::Served);
         let fill = |prefix: &str| {
             (0..40).fold("MSET".to_owned(), |line, at| format!("{line} {prefix}{at} 1"))

@@ -42,7 +42,7 @@ fn run(inside: &str, before: &'static [&'static str], writes: &[&str]) -> [usize
     let ends = Arc::new([const { AtomicUsize::new(0) }; 2]);
     let (inside, counted) = (inside.to_owned(), Arc::clone(&ends));
     let writes: Vec<String> = writes.iter().map(|&line| line.to_owned()).collect();
-    support::check(200, move || {
+    support::check(400, move || {
         let world = World::new(2, 2, Lanes::Served);
         let mut merger = world.engine.keyspace.outlet().attach();
         world.ask(before);
@@ -99,7 +99,7 @@ fn a_key_that_comes_and_goes_behind_a_flush() {
 
 #[test]
 fn nobody_writes_the_watched_key() {
-    support::check(200, || {
+    support::check(400, || {
         let world = World::new(2, 1, Lanes::Idle);
         world.ask(&["SET n 1"]);
         let second = ["SET m 1", "MGET n m", &many(), "WATCH n", "UNWATCH", "DEL m"];
@@ -113,7 +113,7 @@ fn nobody_writes_the_watched_key() {
 
 #[test]
 fn who_leaves_leaves_no_half_of_a_transaction() {
-    support::check(200, || {
+    support::check(400, || {
         let world = World::new(2, 1, Lanes::Served);
         let mut merger = world.engine.keyspace.outlet().attach();
         world.ask(&["SET n 1"]);
@@ -136,14 +136,15 @@ fn who_leaves_leaves_no_half_of_a_transaction() {
 
 #[test]
 fn who_leaves_during_an_exchange_leaves_no_watch() {
-    support::check(300, || {
+    support::check(600, || {
         let world = World::new(2, 2, Lanes::Served);
         world.ask(&["SET n 1"]);
         let watching = vec![
-            Client::new(&["WATCH n", "UNWATCH", "WATCH n m", "DISCARD"]),
+            Client::new(&["WATCH n", "UNWATCH", "WATCH n m", "UNWATCH"]),
             Client::new(&["WATCH n m"]).leaves(),
+            Client::new(&["WATCH m", "PING"]).leaves(),
         ];
-        let exchanging = Client::new(&["FLUSHALL", "SET m 1", "SWAPDB 0 1", "FLUSHALL"]);
+        let exchanging = Client::new(&["FLUSHALL", "SWAPDB 0 1", "FLUSHALL", "SWAPDB 0 1"]);
         let (watching, exchanging) = (world.spawn(0, watching), world.spawn(1, vec![exchanging]));
         watching.join().unwrap();
         exchanging.join().unwrap();

@@ -25,7 +25,12 @@ const PREEMPTIONS: usize = 3;
 thread_local! {
     /// The cycle counter of the model that runs on this thread of the operating system.
     static TICKS: Cell<u64> = const { Cell::new(0) };
+    /// Its time, Unix milliseconds.
+    static NOW_MS: Cell<i64> = const { Cell::new(BEGIN_MS) };
 }
+
+/// When every model begins, Unix milliseconds.
+pub(crate) const BEGIN_MS: i64 = 1_000_000;
 
 /// Runs `model` under `schedules` random schedules and half as many with few preemptions.
 /// EVENKEEL_TEST_ROUNDS multiplies both; the seeds are fixed. EVENKEEL_SCHEDULE replays the schedule
@@ -33,6 +38,7 @@ thread_local! {
 pub(crate) fn check(schedules: usize, model: impl Fn() + Send + Sync + Clone + 'static) {
     let model = move || {
         TICKS.set(0);
+        NOW_MS.set(BEGIN_MS);
         model();
     };
     if let Some(schedule) = setting("EVENKEEL_SCHEDULE") {
@@ -64,6 +70,16 @@ fn setting(name: &str) -> Option<String> {
 pub(crate) fn ticks() -> u64 {
     TICKS.set(TICKS.get() + 1);
     TICKS.get()
+}
+
+/// The time. It stands still unless somebody lets it pass.
+pub(crate) fn now_ms() -> i64 {
+    NOW_MS.get()
+}
+
+/// Sets the time, forwards or back.
+pub(crate) fn set_now_ms(at_ms: i64) {
+    NOW_MS.set(at_ms);
 }
 
 /// A command on many keys: `name k0 v k1 v ...`, in ascending or descending order.

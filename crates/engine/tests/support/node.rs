@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use engine::control::Message;
 use engine::execution::engine::Engine;
+use engine::execution::expiry::Round;
 use engine::execution::session::Session;
 use engine::execution::task::Advanced;
 use engine::execution::worker::{Incoming, Worker};
@@ -15,11 +16,17 @@ use resp::reply::Reply;
 use resp::{Args, Limits, Parser, Progress, Scratch};
 use shuttle::rand::Rng;
 use shuttle::sync::Arc;
+use shuttle::sync::atomic::{AtomicUsize, Ordering};
+use shuttle::thread;
 
-use super::world::{NOW_MS, Named, Signal};
+use super::world::{Named, Signal};
+use super::{now_ms, set_now_ms};
 
 /// Microseconds that a long command gets in a turn: as many steps as looks at the clock fit.
 const TASK_US: u64 = 30;
+
+/// Microseconds of a turn for expired keys.
+const EXPIRY_US: u64 = 40;
 
 /// Arguments that one call of the parser takes: all.
 const ARGUMENTS_AT_ONCE: usize = 1 << 20;
@@ -35,8 +42,8 @@ enum Action {
     Send(Vec<Vec<u8>>),
     /// Goes away, whatever is running for it.
     Leave,
-    /// Waits for the replies to all it has sent.
-    Await,
+    /// Lets time pass, in milliseconds.
+    Pass(i64),
 }
 
 /// A client: what it will do, and what it has received.
@@ -75,9 +82,9 @@ impl Client {
         self
     }
 
-    /// Then it waits until it has received all replies.
-    pub(crate) fn awaits(mut self) -> Client {
-        self.actions.push_back(Action::Await);
+    /// Then it lets time pass, for everybody.
+    pub(crate) fn passes(mut self, ms: i64) -> Client {
+        self.actions.push_back(Action::Pass(ms));
         self
     }
 
@@ -106,8 +113,7 @@ impl Connection {
         match self.client.actions.front() {
             None => false,
             Some(Action::Leave) => true,
-            Some(Action::Send(_)) => is_idle,
-            Some(Action::Await) => is_idle && self.session.output.is_empty(),
+            Some(Action::Send(_) | Action::Pass(_)) => is_idle,
         }
     }
 
@@ -134,6 +140,11 @@ pub(crate) struct Node {
     named: Named,
     connections: Vec<Connection>,
     tasks: VecDeque<usize>,
+    round: Round,
+    /// It has no clients any more, and has said so.
+    is_idle: bool,
+    /// Workers with clients, and how to wake all.
+    among: Option<(Arc<AtomicUsize>, Box<[Signal]>)>,
 }
 
 impl Node {
@@ -146,7 +157,7 @@ impl Node {
         clients: Vec<Client>,
     ) -> Node {
         let connect = |client| {
-            let info = engine.registry.connect(id, None, None, NOW_MS);
+            let info = engine.registry.connect(id, None, None, now_ms());
             let address = Address { worker: id, session: info.id };
             let session = Session::new(address, info);
             let received = Vec::new();
@@ -154,7 +165,13 @@ impl Node {
         };
         let connections = clients.into_iter().map(connect).collect();
         let worker = Worker::new(engine, id);
-        Node { worker, signal, named, connections, tasks: VecDeque::new() }
+        let (tasks, round) = (VecDeque::new(), Round::default());
+        Node { worker, signal, named, connections, tasks, round, is_idle: false, among: None }
+    }
+
+    /// The same; it receives messages until no other worker has clients any more either.
+    pub(crate) fn among(self, busy: Arc<AtomicUsize>, all: Box<[Signal]>) -> Node {
+        Node { among: Some((busy, all)), ..self }
     }
 
     /// Turns until every client is finished. Returns what each has received.
@@ -165,16 +182,32 @@ impl Node {
             (0..self.connections.len()).for_each(|at| self.serve(at));
             (0..self.connections.len()).for_each(|at| self.flush(at));
             self.advance();
+            let expiring = self.worker.expire_some(&mut self.round, EXPIRY_US);
             (0..self.connections.len()).for_each(|at| self.close(at));
             self.worker.end_turn();
-            if self.connections.iter().all(|connection| connection.closed) {
+            if self.is_finished() {
                 break;
             }
-            if !self.has_work() {
+            if self.worker.next_due_ms().is_some() {
+                // It would sleep for a time.
+                set_now_ms(now_ms() + 1);
+                thread::yield_now();
+            } else if !self.has_work() && !expiring {
                 self.signal.wait();
             }
         }
         self.connections.iter().map(Connection::replies).collect()
+    }
+
+    fn is_finished(&mut self) -> bool {
+        if !self.connections.iter().all(|connection| connection.closed) {
+            return false;
+        }
+        let Some((busy, all)) = &self.among else { return true };
+        if !std::mem::replace(&mut self.is_idle, true) && busy.fetch_sub(1, Ordering::SeqCst) == 1 {
+            all.iter().for_each(Signal::set);
+        }
+        busy.load(Ordering::SeqCst) == 0
     }
 
     fn has_work(&self) -> bool {
@@ -190,16 +223,45 @@ impl Node {
     fn receive(&mut self) {
         while let Some(message) = self.worker.engine.mailboxes.receive(self.worker.id) {
             match message {
-                Message::Resume(session) => {
-                    let is_named = |one: &Connection| one.session.address.session == session;
-                    if let Some(at) = self.connections.iter().position(is_named) {
-                        self.enqueue_task(at);
+                Message::Resume(session) => self.resume(session),
+                Message::Kill(sessions) => {
+                    sessions.iter().for_each(|&session| self.kill(session));
+                }
+                Message::Barrier(barrier) => {
+                    if let Some(address) = barrier.pass() {
+                        self.worker.engine.mailboxes.resume(address);
                     }
                 }
-                Message::Kill(_) | Message::Barrier(_) | Message::Shutdown => {
-                    panic!("no model uses it")
-                }
+                Message::Shutdown => panic!("no model uses it"),
             }
+        }
+        while let Some(session) = self.worker.due() {
+            self.resume(session);
+        }
+    }
+
+    fn find(&self, session: u64) -> Option<usize> {
+        self.connections.iter().position(|one| one.session.address.session == session)
+    }
+
+    fn resume(&mut self, session: u64) {
+        if let Some(at) = self.find(session) {
+            self.enqueue_task(at);
+        }
+    }
+
+    fn kill(&mut self, session: u64) {
+        if let Some(at) = self.find(session) {
+            self.lose(at);
+        }
+    }
+
+    /// The client is gone.
+    fn lose(&mut self, at: usize) {
+        let connection = &mut self.connections[at];
+        if std::mem::replace(&mut connection.present, false) {
+            self.worker.abandon(&mut connection.session);
+            self.enqueue_task(at);
         }
     }
 
@@ -227,11 +289,9 @@ impl Node {
             Some(Action::Leave) if shuttle::rand::thread_rng().gen_bool(0.5) => {
                 connection.client.actions.push_front(Action::Leave);
             }
-            Some(Action::Leave) => {
-                connection.present = false;
-                worker.abandon(&mut connection.session);
-            }
-            Some(Action::Await) | None => {}
+            Some(Action::Leave) => return self.lose(at),
+            Some(Action::Pass(ms)) => set_now_ms(now_ms() + ms),
+            None => {}
         }
         self.enqueue_task(at);
     }
