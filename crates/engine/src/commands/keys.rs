@@ -151,9 +151,12 @@ impl Task for DelTask {
         let request = cx.request;
         let args = request.args();
         let upto = args.len().min(self.next + KEYS_AT_ONCE);
-        for index in self.next..upto {
-            let wanted = [wanted_key(cx, index, Access::Exclusive)];
-            let is_last = index + 1 == args.len();
+        let mut bytes = 0;
+        while self.next < upto && bytes <= KEY_BYTES_AT_ONCE {
+            let wanted = [wanted_key(cx, self.next, Access::Exclusive)];
+            bytes += args.arg_len(self.next);
+            self.next += 1;
+            let is_last = self.next == args.len();
             let held = cx.hold(&wanted, |hold| {
                 let key = wanted[0].key;
                 if hold.read(key).is_some() && hold.delete(key) {
@@ -166,8 +169,7 @@ impl Task for DelTask {
             });
             debug_assert!(held.is_ok(), "the keys are locked");
         }
-        self.next = upto;
-        if upto < args.len() {
+        if self.next < args.len() {
             return Ok(Step::Again);
         }
         cx.session.reply().writer().int(self.removed);

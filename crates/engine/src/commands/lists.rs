@@ -18,7 +18,7 @@ use crate::keyspace::locks::Access;
 use crate::lanes::Discard;
 use crate::parse;
 use crate::types::list::{self, End};
-use crate::types::string::{Builder, INLINE_BYTES_MAX};
+use crate::types::string::{Builder, INLINE_BYTES_MAX, STEP_BYTES};
 use resp::Args;
 
 /// Elements that one hold pushes; more are joined as a list that was built before.
@@ -304,10 +304,12 @@ impl PushTask {
     }
 
     fn build(&mut self, args: Args<'_>) {
+        let mut bytes = 0;
         for _ in 0..BUILT_PER_STEP {
-            if self.next == args.len() {
+            if self.next == args.len() || bytes > STEP_BYTES {
                 break;
             }
+            bytes += args.arg_len(self.next);
             let element = if args.arg_len(self.next) > INLINE_BYTES_MAX {
                 match self.builder.step(args, self.next) {
                     None => return,

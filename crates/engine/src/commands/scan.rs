@@ -20,6 +20,9 @@ const CHAINS_PER_STEP: usize = 32;
 /// Bytes of patterns that one step compares.
 const COMPARED_BYTES_PER_STEP: usize = 16 * 1024;
 
+/// Copying as many bytes takes as long as comparing one.
+const BYTES_COPIED_PER_COMPARED: usize = 4;
+
 /// Bytes and number of the names that a chain mostly has at most.
 const ROOM_BYTES: usize = 4 * 1024;
 const ROOM_NAMES: usize = 64;
@@ -149,6 +152,9 @@ impl Sieve {
     /// budget is used up before that is done.
     fn sift(&mut self, pattern: Option<&[u8]>, budget: &mut usize) -> bool {
         while let Some(&end) = self.ends.get(self.next) {
+            if *budget == 0 {
+                return false;
+            }
             let name = &self.bytes[self.begin..end];
             let wanted = match pattern {
                 None => Some(true),
@@ -159,6 +165,8 @@ impl Sieve {
                 Some(true) => self.names.push(name),
                 Some(false) => {}
             }
+            // It has been copied, too.
+            *budget = budget.saturating_sub(name.len() / BYTES_COPIED_PER_COMPARED);
             (self.next, self.begin, self.matcher) = (self.next + 1, end, Matcher::default());
         }
         self.bytes.clear();

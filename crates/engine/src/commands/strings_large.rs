@@ -14,7 +14,7 @@ use crate::keyspace::locks::Access;
 use crate::lanes::Discard;
 use crate::lanes::DroppedObject;
 use crate::output::Reply;
-use crate::types::string::{self, Builder, INLINE_BYTES_MAX};
+use crate::types::string::{self, Builder, INLINE_BYTES_MAX, STEP_BYTES};
 use resp::Args;
 
 /// Keys that one step of MGET or MSET serves.
@@ -245,16 +245,18 @@ impl Task for MgetTask {
         }
         let upto = args.len().min(self.next + KEYS_PER_STEP);
         let worker = &mut *cx.worker;
-        for index in self.next..upto {
-            let key = worker.engine.keyspace.key(args.get(index));
+        let mut bytes = 0;
+        while self.next < upto && bytes <= INLINE_BYTES_MAX {
+            let key = worker.engine.keyspace.key(args.get(self.next));
+            bytes += key.bytes.len();
+            self.next += 1;
             let wanted = [Wanted { key, access: Access::Shared }];
             let held = worker.engine.keyspace.hold(scope, &wanted, &mut worker.ledger, |hold| {
                 write_or_null(hold.look_up(key), &mut reply);
             });
             debug_assert!(held.is_ok(), "the keys are locked");
         }
-        self.next = upto;
-        Ok(if upto == args.len() { Step::Done } else { Step::Again })
+        Ok(if self.next == args.len() { Step::Done } else { Step::Again })
     }
 }
 
@@ -301,7 +303,9 @@ impl MsetTask {
 
 impl Task for MsetTask {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
-        for _ in 0..KEYS_PER_STEP {
+        let (begin, mut bytes) = (self.next, 0);
+        while self.next < begin + 2 * KEYS_PER_STEP && bytes <= STEP_BYTES {
+            bytes += cx.args().arg_len(self.next) + cx.args().arg_len(self.next + 1);
             if !self.set_one(cx) {
                 return Ok(Step::Again);
             }

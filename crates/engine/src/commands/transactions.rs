@@ -21,7 +21,7 @@ use crate::execution::worker::Worker;
 use crate::keyspace::hold::{Hold, Locked, Scope, Wanted};
 use crate::keyspace::key::Key;
 use crate::keyspace::locks::{Access, NOBODY};
-use crate::keyspace::lockset::{KEYS_PER_STEP, LockSet};
+use crate::keyspace::lockset::{KEYS_PER_STEP, LockSet, NAME_BYTES_PER_STEP};
 use crate::keyspace::{HELD_KEYS_MAX, HOLD_UNITS_MAX};
 use crate::lanes::{Discard, Whole};
 
@@ -568,8 +568,10 @@ impl Task for WatchTask {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
         let (scope, args) = (cx.scope(), cx.request.args());
         let upto = args.len().min(self.next + WATCHED_PER_STEP);
-        while self.next < upto {
+        let mut bytes = 0;
+        while self.next < upto && bytes <= NAME_BYTES_PER_STEP {
             let name = args.get(self.next);
+            bytes += name.len();
             let is_known = |watch: &Watch| watch.database == scope.database && *watch.name == *name;
             if !cx.session.watches.iter().rev().take(KEYS_PER_STEP).any(is_known) {
                 let worker = &mut *cx.worker;
@@ -581,7 +583,7 @@ impl Task for WatchTask {
             }
             self.next += 1;
         }
-        if upto < args.len() {
+        if self.next < args.len() {
             return Ok(Step::Again);
         }
         cx.session.reply().writer().simple("OK");

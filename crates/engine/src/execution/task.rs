@@ -13,7 +13,7 @@ use crate::execution::session::Session;
 use crate::execution::worker::{Incoming, Worker};
 use crate::keyspace::hold::{Hold, Locked, Scope, Wanted};
 use crate::keyspace::locks::{Access, NOBODY, Owner};
-use crate::keyspace::lockset::{KEYS_PER_STEP, LockSet, Progress};
+use crate::keyspace::lockset::{KEYS_PER_STEP, LockSet, NAME_BYTES_PER_STEP, Progress};
 use crate::lanes::{Discard, DroppedRequest, Whole};
 
 /// Bytes of a long argument that are made contiguous in one step.
@@ -147,11 +147,13 @@ pub fn add_locks_of(
         Locks::None | Locks::Keys => {
             let count = command.row.keys.count(args);
             let upto = count.min(from + KEYS_PER_STEP);
-            for index in from..upto {
+            let (mut index, mut bytes) = (from, 0);
+            while index < upto && bytes <= NAME_BYTES_PER_STEP {
                 let (at, access) = command.row.keys.get(index);
                 set.add(keyspace, database, args.get(at), access);
+                (index, bytes) = (index + 1, bytes + args.arg_len(at));
             }
-            (upto < count).then_some(upto)
+            (index < count).then_some(index)
         }
     }
 }

@@ -17,6 +17,9 @@ use crate::sync::Arc;
 /// Keys that are locked or released in one step of work.
 pub const KEYS_PER_STEP: usize = 32;
 
+/// Bytes of their names after which a step ends: each name is copied a few times.
+pub const NAME_BYTES_PER_STEP: usize = 32 * 1024;
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct LockKey {
     database: u8,
@@ -115,8 +118,13 @@ impl LockSet {
     /// nothing is held any more. The woken are added to the ledger.
     pub fn release_step(&mut self, keyspace: &Keyspace, ledger: &mut Ledger) -> bool {
         self.withdraw(keyspace, ledger);
+        let mut bytes = 0;
         for _ in 0..KEYS_PER_STEP {
+            if bytes > NAME_BYTES_PER_STEP {
+                break;
+            }
             let Some(last) = self.last_key.take() else { break };
+            bytes += last.name.len();
             let upto = (Bound::Unbounded, Bound::Included(&last));
             let Some((key, &access)) = self.keys.range(upto).next_back() else { break };
             work::nodes(4);
@@ -168,11 +176,16 @@ impl LockSet {
     }
 
     fn acquire_keys(&mut self, keyspace: &Keyspace) -> Progress {
+        let mut bytes = 0;
         for _ in 0..KEYS_PER_STEP {
+            if bytes > NAME_BYTES_PER_STEP {
+                break;
+            }
             let Some((key, access)) = self.next_key() else {
                 self.phase = Phase::Held;
                 return Progress::Held;
             };
+            bytes += key.name.len();
             work::nodes(4);
             work::allocations(3);
             if !self.needs_no_lock(&key) {
