@@ -19,7 +19,7 @@ mod subcommand;
 
 use std::sync::LazyLock;
 
-use crate::execution::command::{Arity, Command, Flags};
+use crate::execution::command::{Arity, Command};
 use crate::execution::engine::CommandTable;
 
 const FAMILIES: &[&[Command]] = &[
@@ -143,11 +143,6 @@ pub fn signed_arity(arity: Arity) -> i64 {
         Arity::Exactly(words) => words as i64,
         Arity::AtLeast(words) => -(words as i64),
     }
-}
-
-/// Whether a command is one of writes, for who counts them.
-pub fn is_write(command: &Command) -> bool {
-    command.row.flags.has(Flags::WRITE)
 }
 
 #[cfg(test)]

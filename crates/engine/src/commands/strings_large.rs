@@ -11,7 +11,6 @@ use crate::execution::task::{Step, Task, TaskContext};
 use crate::keyspace::hold::{Hold, Wanted};
 use crate::keyspace::key::Key;
 use crate::keyspace::locks::Access;
-use crate::lanes::Discard;
 use crate::lanes::DroppedObject;
 use crate::output::Reply;
 use crate::types::string::{self, Builder, INLINE_BYTES_MAX, STEP_BYTES};
@@ -315,9 +314,5 @@ impl Task for MsetTask {
             }
         }
         Ok(Step::Again)
-    }
-
-    fn discard(self: Box<Self>) -> Option<Box<dyn Discard>> {
-        None
     }
 }

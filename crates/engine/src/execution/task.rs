@@ -253,7 +253,7 @@ impl Running {
                 self.begin_anew(worker, session)
             }
             Stage::Collect(from) => self.collect(worker, session, from),
-            Stage::Acquire => self.acquire(worker, session),
+            Stage::Acquire => self.acquire(worker),
             Stage::Run => self.run(worker, session),
             Stage::Release => self.release(worker),
             Stage::Free => self.free(worker),
@@ -286,7 +286,7 @@ impl Running {
         Step::Again
     }
 
-    fn acquire(&mut self, worker: &mut Worker, session: &mut Session) -> Step {
+    fn acquire(&mut self, worker: &mut Worker) -> Step {
         let Some(set) = &mut self.locks else { return Step::Done };
         match set.acquire_step(&worker.engine.keyspace) {
             Progress::Again => Step::Again,
@@ -300,7 +300,6 @@ impl Running {
                 {
                     set.reserve(&worker.engine.keyspace);
                 }
-                let _ = session;
                 self.stage = Stage::Run;
                 Step::Again
             }

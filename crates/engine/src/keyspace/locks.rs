@@ -165,7 +165,7 @@ impl Lock {
 #[derive(Default)]
 pub struct KeyLocks {
     // Absent while nothing is locked.
-    #[allow(clippy::box_collection, reason = "one word: a shard stays one pair of cache lines")]
+    #[allow(clippy::box_collection, reason = "one word in a shard where the map is absent")]
     table: Option<Box<BTreeMap<Box<[u8]>, Lock>>>,
 }
 

@@ -34,7 +34,7 @@ pub type WatchedKey = Arc<AtomicU64>;
 #[derive(Default)]
 pub struct Watches {
     // Absent while nothing is watched, like the key locks.
-    #[allow(clippy::box_collection, reason = "one word: a shard stays one pair of cache lines")]
+    #[allow(clippy::box_collection, reason = "one word in a shard where the map is absent")]
     table: Option<Box<BTreeMap<Box<[u8]>, WatchedKey>>>,
 }
 
