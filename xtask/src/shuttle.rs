@@ -2,9 +2,9 @@
 //!
 //! A model is a file `crates/engine/tests/shuttle_NAME.rs`. Under `--cfg shuttle` every test in
 //! it passes. A checker must be checked, so the code has planted bugs,
-//! `cfg(planted_bug = "NAME")`, one at a time: with each, a test of the model of that name must
-//! fail, or, when no model has that name, a test of any model. Bugs are found by reading the
-//! sources of the engine, so planting one is all there is to do.
+//! `cfg(planted_bug = "NAME")` or `"NAME_MORE"`, one at a time: with each, a test of the model of
+//! that name must fail, or, when no model has that name, a test of any model. Bugs are found by
+//! reading the sources of the engine, so planting one is all there is to do.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,11 +31,10 @@ pub(crate) fn run(report: &mut Report) {
     let mut bugs = BTreeSet::new();
     planted_bugs(&engine.join("src"), &mut bugs);
     for bug in bugs {
-        let own = format!("shuttle_{bug}");
-        let model = if models.contains(&own) { own } else { "shuttle*".to_owned() };
+        let model = model_of(&bug, &models).unwrap_or("shuttle*");
         step(&format!("shuttle-planted-{bug}"), Some(&bug))
             .words("--no-fail-fast --test")
-            .words(&model)
+            .words(model)
             .must_fail(&format!("no model noticed the planted bug `{bug}`"))
             .run(report);
     }
@@ -67,6 +66,18 @@ fn models(engine: &Path) -> BTreeSet<String> {
         .collect()
 }
 
+/// The model that must notice a bug.
+fn model_of<'a>(bug: &str, models: &'a BTreeSet<String>) -> Option<&'a str> {
+    let is_own = |name: &str| match bug.strip_prefix(name) {
+        Some(more) => more.is_empty() || more.starts_with('_'),
+        None => false,
+    };
+    models
+        .iter()
+        .map(String::as_str)
+        .find(|model| model.strip_prefix("shuttle_").is_some_and(is_own))
+}
+
 /// Collects the names of planted bugs from all sources below a folder.
 fn planted_bugs(folder: &Path, bugs: &mut BTreeSet<String>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
@@ -88,6 +99,14 @@ fn bugs_in(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_the_model_of_a_bug() {
+        let models = BTreeSet::from(["shuttle_lock", "shuttle_locks"].map(str::to_owned));
+        assert_eq!(model_of("locks", &models), Some("shuttle_locks"));
+        assert_eq!(model_of("lock_early", &models), Some("shuttle_lock"));
+        assert_eq!(model_of("other", &models), None);
+    }
 
     #[test]
     fn finds_planted_bugs() {

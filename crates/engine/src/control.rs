@@ -1,8 +1,9 @@
 //! Control: one primitive, a broadcast that every worker acknowledges at a command boundary.
 //!
-//! PAUSE, KILL, CONFIG SET and role changes use it: the change is made first, then a barrier is
-//! sent; when all have passed it, no command that began before the change is still running, and the
-//! caller answers. The caller's connection is parked meanwhile, its thread is not.
+//! PAUSE, KILL and CONFIG SET use it: the change is made first, then a barrier is sent; when all
+//! have passed it, the caller answers. Commands in one hold that began before the change are then
+//! finished, and so are those in several steps that the barrier asks for: [`Awaited`]. The caller's
+//! connection is parked meanwhile, its thread is not.
 
 use std::collections::VecDeque;
 
@@ -16,16 +17,28 @@ pub enum Message {
     Resume(u64),
     /// Close these sessions, whatever they are doing.
     Kill(Arc<[u64]>),
-    /// Acknowledge.
+    /// Acknowledge: `Worker::acknowledge`.
     Barrier(Arc<Barrier>),
     /// Leave the loop.
     Shutdown,
+}
+
+/// Which commands in several steps must be finished before a worker passes a barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// None: the change is for later commands.
+    Nothing,
+    /// Writes whose clients are gone.
+    Orphans,
+    /// All writes.
+    Writes,
 }
 
 /// Counts the workers that have not passed yet.
 pub struct Barrier {
     left: AtomicUsize,
     address: Address,
+    awaited: Awaited,
 }
 
 impl Barrier {
@@ -34,8 +47,14 @@ impl Barrier {
         self.left.load(Ordering::Acquire) == 0
     }
 
-    /// The calling worker is between two commands. Returns whom to wake when it was the last.
-    pub fn pass(&self) -> Option<Address> {
+    /// What a worker waits for before it passes.
+    pub(crate) fn awaited(&self) -> Awaited {
+        self.awaited
+    }
+
+    /// The calling worker is between two commands, and what the barrier awaits is finished there.
+    /// Returns whom to wake when it was the last.
+    pub(crate) fn pass(&self) -> Option<Address> {
         #[cfg(all(shuttle, planted_bug = "control"))]
         self.left.store(self.left.load(Ordering::Acquire) + 1, Ordering::Release);
         #[cfg(all(shuttle, planted_bug = "control"))]
@@ -76,8 +95,9 @@ impl Mailboxes {
     }
 
     /// Asks every worker to acknowledge; `address` is resumed when all have.
-    pub fn barrier(&self, address: Address) -> Arc<Barrier> {
-        let barrier = Arc::new(Barrier { left: AtomicUsize::new(self.boxes.len()), address });
+    pub fn barrier(&self, address: Address, awaited: Awaited) -> Arc<Barrier> {
+        let left = AtomicUsize::new(self.boxes.len());
+        let barrier = Arc::new(Barrier { left, address, awaited });
         for worker in 0..self.boxes.len() {
             self.send(worker, Message::Barrier(Arc::clone(&barrier)));
         }

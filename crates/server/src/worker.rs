@@ -237,11 +237,7 @@ impl Loop {
                 Message::Kill(sessions) => {
                     sessions.iter().for_each(|session| self.kill(*session));
                 }
-                Message::Barrier(barrier) => {
-                    if let Some(address) = barrier.pass() {
-                        self.worker.engine.mailboxes.resume(address);
-                    }
-                }
+                Message::Barrier(barrier) => self.worker.acknowledge(barrier),
                 Message::Shutdown => self.ending = true,
             }
         }

@@ -1,7 +1,7 @@
 //! Connections: PING, ECHO, QUIT, HELLO, CLIENT.
 //!
-//! CLIENT KILL and CLIENT PAUSE answer when every worker has passed a command boundary since: then
-//! nothing that began before is still running.
+//! CLIENT PAUSE answers when every write has ended that began before, CLIENT KILL when the clients
+//! are gone and nothing writes for them any more.
 
 use std::net::SocketAddr;
 
@@ -10,6 +10,7 @@ use structures::big_string::BigString;
 
 use super::introspection::VERSION;
 use super::subcommand::{self, Acknowledged, Answer, help_part, part};
+use crate::control::Awaited;
 use crate::errors::{self, Result};
 use crate::execution::command::container::check_size;
 use crate::execution::command::{
@@ -269,7 +270,7 @@ fn kill(call: &mut Call<'_>) -> Outcome {
         return Ok(Flow::Done);
     }
     call.worker.engine.mailboxes.kill(Arc::from(victims));
-    call.task = Some(Box::new(Acknowledged::then(answer).closing_if(suicide)));
+    call.task = Some(Box::new(Acknowledged::when(Awaited::Orphans, answer).closing_if(suicide)));
     Ok(Flow::Done)
 }
 
@@ -385,7 +386,7 @@ fn pause(call: &mut Call<'_>) -> Outcome {
     let now_ms = call.worker.now_ms;
     let until_ms = now_ms.checked_add(ms).ok_or(errors::TIMEOUT_OUT_OF_RANGE)?;
     call.worker.engine.pause.set(until_ms, writes_only, now_ms);
-    call.task = Some(Box::new(Acknowledged::then(Answer::Ok)));
+    call.task = Some(Box::new(Acknowledged::when(Awaited::Writes, Answer::Ok)));
     Ok(Flow::Done)
 }
 

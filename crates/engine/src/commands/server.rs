@@ -2,6 +2,7 @@
 
 use super::digest::DigestTask;
 use super::subcommand::{self, Acknowledged, Answer, help_part, part};
+use crate::control::Awaited;
 use crate::errors;
 use crate::execution::command::container::check_size;
 use crate::execution::command::{
@@ -80,7 +81,7 @@ fn set(call: &mut Call<'_>) -> Outcome {
     }
     let pairs = (2..args.len()).step_by(2).map(|index| (args.get(index), args.get(index + 1)));
     call.worker.engine.settings.set(pairs)?;
-    call.task = Some(Box::new(Acknowledged::then(Answer::Ok)));
+    call.task = Some(Box::new(Acknowledged::when(Awaited::Nothing, Answer::Ok)));
     Ok(Flow::Done)
 }
 

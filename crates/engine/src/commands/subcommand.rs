@@ -1,6 +1,6 @@
 //! What commands with subcommands share: help, and the answer that waits for all workers.
 
-use crate::control::Barrier;
+use crate::control::{Awaited, Barrier};
 use crate::errors::Result;
 use crate::execution::command::{Arity, Call, Flow, Outcome, Plain, Subcommand};
 use crate::execution::task::{Step, Task, TaskContext};
@@ -48,19 +48,20 @@ impl Answer {
     }
 }
 
-/// Answers when every worker has passed a command boundary: no command is then still running that
-/// began before this one's change.
+/// Answers when every worker has passed a barrier. In a transaction it answers at once: its commands
+/// run one after another, and the writes that would be waited for include the transaction itself.
 pub(super) struct Acknowledged {
     answer: Answer,
     /// Whether the connection closes after the answer.
     closes: bool,
+    awaited: Awaited,
     barrier: Option<Arc<Barrier>>,
 }
 
 impl Acknowledged {
-    /// The change has been made.
-    pub(super) fn then(answer: Answer) -> Acknowledged {
-        Acknowledged { answer, closes: false, barrier: None }
+    /// The change has been made; the answer is given when what is awaited is finished.
+    pub(super) fn when(awaited: Awaited, answer: Answer) -> Acknowledged {
+        Acknowledged { answer, closes: false, awaited, barrier: None }
     }
 
     /// The connection closes after the answer if `closes`.
@@ -72,10 +73,12 @@ impl Acknowledged {
 impl Task for Acknowledged {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
         let address = cx.session.address;
-        let mailboxes = &cx.worker.engine.mailboxes;
-        let barrier = self.barrier.get_or_insert_with(|| mailboxes.barrier(address));
-        if !barrier.is_passed() {
-            return Ok(Step::Waiting);
+        let (mailboxes, awaited) = (&cx.worker.engine.mailboxes, self.awaited);
+        if cx.worker.ledger.transaction.is_none() {
+            let barrier = self.barrier.get_or_insert_with(|| mailboxes.barrier(address, awaited));
+            if !barrier.is_passed() {
+                return Ok(Step::Waiting);
+            }
         }
         self.answer.write(cx.session);
         cx.session.closing |= self.closes;

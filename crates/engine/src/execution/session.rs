@@ -28,6 +28,8 @@ pub struct Session {
     pub watches: Vec<Watch>,
     /// The command that is not finished. While it is there no further command is begun.
     pub running: Option<Box<Running>>,
+    /// Its number among the writes that the worker has not finished.
+    pub(crate) unfinished: Option<u64>,
     /// No more commands are read; the connection closes when its replies are sent.
     pub closing: bool,
     /// What other sessions may know of this one.
@@ -45,6 +47,7 @@ impl Session {
             transaction: None,
             watches: Vec::new(),
             running: None,
+            unfinished: None,
             closing: false,
             info,
         }

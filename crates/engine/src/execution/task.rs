@@ -227,11 +227,10 @@ impl Running {
         self.locks.as_ref().map_or(NOBODY, LockSet::owner)
     }
 
-    /// Whether an absent client must not stop it.
-    fn must_complete(&self) -> bool {
+    /// Whether an absent client must not stop it, if it has begun.
+    fn completes(&self) -> bool {
         let flags = self.command.row.flags;
-        (flags.has(Flags::WRITE) || flags.has(Flags::COMPLETES))
-            && !matches!(self.stage, Stage::Release)
+        flags.has(Flags::WRITE) || flags.has(Flags::COMPLETES)
     }
 
     fn step(&mut self, worker: &mut Worker, session: &mut Session) -> Step {
@@ -415,6 +414,11 @@ impl Worker {
         };
         let mut running = Running::new(command, request, database, body);
         running.stage = stage;
+        if matches!(running.stage, Stage::Paused) {
+            self.end_write(session);
+        } else if running.completes() {
+            self.begin_write(session);
+        }
         session.running = Some(Box::new(running));
     }
 
@@ -433,6 +437,7 @@ impl Worker {
             if step == Step::Done {
                 // A command that began anew may be running in its place.
                 if session.running.is_none() {
+                    self.end_write(session);
                     return Advanced::Done;
                 }
                 continue;
@@ -447,17 +452,20 @@ impl Worker {
         }
     }
 
-    /// The client is gone. Reads stop where they are; an accepted write completes.
+    /// The client is gone. Reads stop where they are; a write that has begun completes, one that
+    /// waits for the end of a pause does not.
     pub fn abandon(&mut self, session: &mut Session) {
         session.closing = true;
         session.output.clear(&mut self.garbage);
         if let Some(transaction) = session.transaction.take() {
             self.garbage.push(Box::new(Whole(Some(transaction))));
         }
-        if let Some(running) = &mut session.running
-            && !running.must_complete()
-        {
-            running.stage = Stage::Release;
+        match &mut session.running {
+            Some(running) if running.completes() && !matches!(running.stage, Stage::Paused) => {
+                self.orphan_write(session);
+            }
+            Some(running) => running.stage = Stage::Release,
+            None => {}
         }
     }
 }

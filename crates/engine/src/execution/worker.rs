@@ -16,6 +16,7 @@ use crate::execution::engine::Engine;
 use crate::execution::session::Session;
 use crate::execution::session::transaction::Queued;
 use crate::execution::task::{Start, Task};
+use crate::execution::unfinished::Unfinished;
 use crate::keyspace::hold::{Ledger, Locked, Scope, Wanted};
 use crate::keyspace::key::Key;
 use crate::keyspace::locks::{NOBODY, Owner};
@@ -86,6 +87,7 @@ pub struct Worker {
     pub now_ms: i64,
     /// Garbage for the reaper, handed over at the end of the turn.
     pub garbage: Vec<Box<dyn Discard>>,
+    pub(crate) unfinished: Unfinished,
     timers: BTreeSet<(i64, u64)>,
     last_ticks: u64,
     turn: Turn,
@@ -101,6 +103,7 @@ impl Worker {
             ledger: Ledger::default(),
             now_ms,
             garbage: Vec::new(),
+            unfinished: Unfinished::default(),
             timers: BTreeSet::new(),
             last_ticks: 0,
             turn: Turn::default(),

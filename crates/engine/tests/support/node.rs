@@ -227,11 +227,7 @@ impl Node {
                 Message::Kill(sessions) => {
                     sessions.iter().for_each(|&session| self.kill(session));
                 }
-                Message::Barrier(barrier) => {
-                    if let Some(address) = barrier.pass() {
-                        self.worker.engine.mailboxes.resume(address);
-                    }
-                }
+                Message::Barrier(barrier) => self.worker.acknowledge(barrier),
                 Message::Shutdown => panic!("no model uses it"),
             }
         }
