@@ -80,6 +80,52 @@ fn pause_holds_back_writes_or_everything() {
     assert!(start.elapsed() >= PAUSE - Duration::from_millis(5), "a read did not wait");
 }
 
+/// What a server answers about keys whose time comes while writes are paused.
+fn during_a_pause(server: &Server) -> Vec<String> {
+    const LIFE: Duration = Duration::from_millis(150);
+    const PAUSE: Duration = Duration::from_millis(1000);
+    let (mut client, mut early) = (server.connect(), server.connect());
+    let mut late = server.connect();
+    let mut answers: Vec<String> = Vec::new();
+    let ask = |client: &mut Client, lines: &[&str], answers: &mut Vec<String>| {
+        answers.extend(lines.iter().map(|line| format!("{line}: {}", client.line(line))));
+    };
+    let life = LIFE.as_millis();
+    let set = format!("SET timed 1 PX {life}");
+    ask(&mut client, &["SET stays 1", &set, "EXPIRE stays 100"], &mut answers);
+    ask(&mut early, &["WATCH timed", "MULTI", "GET stays"], &mut answers);
+    let start = Instant::now();
+    ask(&mut client, &[&format!("CLIENT PAUSE {} WRITE", PAUSE.as_millis())], &mut answers);
+    std::thread::sleep(LIFE * 2);
+    let reads = [
+        "GET timed",
+        "MGET timed stays",
+        "TTL timed",
+        "PTTL timed",
+        "TYPE timed",
+        "STRLEN timed",
+        "SCAN 0",
+        "KEYS *",
+        "DBSIZE",
+    ];
+    ask(&mut client, &reads, &mut answers);
+    ask(&mut early, &["EXEC"], &mut answers);
+    ask(&mut late, &["WATCH timed", "MULTI", "GET stays", "GET timed"], &mut answers);
+    assert!(start.elapsed() < PAUSE, "the machine is too slow for this test");
+    std::thread::sleep(PAUSE - start.elapsed() + LIFE);
+    ask(&mut client, &["GET timed", "DBSIZE"], &mut answers);
+    // That a key goes which was not to be seen any more is no change.
+    ask(&mut late, &["EXEC"], &mut answers);
+    answers
+}
+
+#[test]
+fn keys_whose_time_comes_during_a_pause_stay_unseen() {
+    let subject = during_a_pause(&Server::subject(&[]));
+    assert_eq!(subject, during_a_pause(&Server::oracle(&[])));
+    assert!(subject.contains(&"DBSIZE: :2".to_owned()), "{subject:?}");
+}
+
 #[test]
 fn config_answers_and_takes_what_exists() {
     let server = Server::subject(&[]);

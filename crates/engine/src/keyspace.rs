@@ -17,7 +17,7 @@ use self::key::{Key, ShardBy};
 use self::locks::{Lock, Owner};
 use crate::effects::Outlet;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// Shards of a database.
 pub const SHARDS: usize = 1024;
@@ -42,6 +42,8 @@ pub struct Keyspace {
     /// SWAPDB. Ordinary commands never look at it.
     wide: Box<[Mutex<Lock>]>,
     owners: AtomicU64,
+    /// Until when keys whose time has come stay, Unix milliseconds.
+    expired_kept_until_ms: AtomicI64,
     shard_by: ShardBy,
     workers: usize,
 }
@@ -54,6 +56,7 @@ impl Keyspace {
             outlet: Outlet::new(workers),
             wide: (0..databases).map(|_| Mutex::new(Lock::default())).collect(),
             owners: AtomicU64::new(0),
+            expired_kept_until_ms: AtomicI64::new(0),
             shard_by,
             workers,
         }
@@ -102,6 +105,17 @@ impl Keyspace {
                 }
             }
         }
+    }
+
+    /// Until then nothing changes that no command changes: a key whose time has come is hidden from
+    /// those who read it, but stays.
+    pub fn keep_expired_until(&self, until_ms: i64) {
+        self.expired_kept_until_ms.fetch_max(until_ms, Ordering::Relaxed);
+    }
+
+    /// Whether keys whose time has come stay at this moment.
+    pub(crate) fn keeps_expired(&self, now_ms: i64) -> bool {
+        now_ms < self.expired_kept_until_ms.load(Ordering::Relaxed)
     }
 
     /// A number for a new lock set.

@@ -385,6 +385,7 @@ fn pause(call: &mut Call<'_>) -> Outcome {
     }
     let now_ms = call.worker.now_ms;
     let until_ms = now_ms.checked_add(ms).ok_or(errors::TIMEOUT_OUT_OF_RANGE)?;
+    call.worker.engine.keyspace.keep_expired_until(until_ms);
     call.worker.engine.pause.set(until_ms, writes_only, now_ms);
     call.task = Some(Box::new(Acknowledged::when(Awaited::Writes, Answer::Ok)));
     Ok(Flow::Done)

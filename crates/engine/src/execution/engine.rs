@@ -8,6 +8,7 @@ use crate::keyspace::key::ShardBy;
 use crate::lanes::{Reaper, SlowLane, WakeLane};
 use crate::observe::Stats;
 use crate::settings::Settings;
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// Time, as the server measures it: the engine has no clock of its own.
@@ -43,22 +44,20 @@ pub struct Pause {
     pub(crate) until_ms: AtomicI64,
     /// Whether only writes wait.
     writes_only: AtomicBool,
+    /// Two clients may ask at once.
+    changing: Mutex<()>,
 }
 
 impl Pause {
     /// Pauses until `until_ms`. A pause never ends earlier because of a second one, and a pause of
     /// everything stays one while it lasts.
     pub fn set(&self, until_ms: i64, writes_only: bool, now_ms: i64) {
+        let _changing = self.changing.lock();
         let until = self.until_ms.load(Ordering::Relaxed);
         let active = until > now_ms;
         let writes_only = writes_only && (!active || self.writes_only.load(Ordering::Relaxed));
         self.writes_only.store(writes_only, Ordering::Relaxed);
         self.until_ms.store(if active { until.max(until_ms) } else { until_ms }, Ordering::Relaxed);
-    }
-
-    /// Ends the pause.
-    pub fn end(&self) {
-        self.until_ms.store(0, Ordering::Relaxed);
     }
 
     /// Whether a command with these flags waits now.

@@ -1,7 +1,8 @@
 //! Active expiry: keys whose time has come leave without anybody looking at them.
 //!
 //! Every worker cares for its share of the shards. A hold looks at a bounded number of keys of the
-//! segment that is due; each removed key is an effect of its own.
+//! segment that is due; each removed key is an effect of its own. While clients are paused nothing is
+//! removed.
 
 use crate::execution::worker::Worker;
 use crate::keyspace::SHARDS;
@@ -27,7 +28,7 @@ impl Worker {
     /// Takes expired keys out, for about `us` microseconds or until none is left. Returns whether
     /// there is more to do at once.
     pub fn expire_some(&mut self, round: &mut Round, us: u64) -> bool {
-        if self.now_ms < round.next_ms {
+        if self.now_ms < round.next_ms || self.engine.keyspace.keeps_expired(self.now_ms) {
             return false;
         }
         let deadline = self.ticks().wrapping_add(self.engine.clock.ticks_of_us(us));

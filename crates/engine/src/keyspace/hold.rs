@@ -14,7 +14,7 @@ use super::key::Key;
 use super::locks::{Access, Address, NOBODY, Owner};
 use super::watches::WatchedKey;
 use super::{HELD_KEYS_MAX, HELD_SHARDS_MAX, HOLD_UNITS_MAX, Keyspace};
-use crate::effects::{Body, Outlet, Record};
+use crate::effects::{Body, Record};
 use crate::sync::MutexGuard;
 
 /// A key that a command wants to touch, and how.
@@ -92,7 +92,8 @@ impl<'h> Held<'h> {
 pub struct Hold<'h> {
     held: Held<'h>,
     database: &'h Database,
-    outlet: &'h Outlet,
+    keyspace: &'h Keyspace,
+    wanted: &'h [Wanted<'h>],
     scope: Scope,
     ledger: &'h mut Ledger,
 }
@@ -167,8 +168,8 @@ impl Keyspace {
         step: impl FnOnce(&mut Hold<'_>) -> R,
     ) -> Result<R, Locked> {
         let before = work::counted();
-        let mut hold = Hold { held, database, outlet: &self.outlet, scope, ledger };
-        if !hold.admits(wanted) {
+        let mut hold = Hold { held, database, keyspace: self, wanted, scope, ledger };
+        if !hold.admits() {
             return Err(Locked);
         }
         let result = step(&mut hold);
@@ -219,24 +220,31 @@ impl<'h> Hold<'h> {
         self.database
     }
 
-    /// The entry of `key`, unless it is absent or its time has come.
+    /// The entry of `key`, unless it is absent or its time has come; then it is taken out, or hidden.
     #[inline]
     pub fn read(&mut self, key: Key<'_>) -> Option<EntryRef<'_, Object>> {
-        self.purge(key);
+        if self.hides(key) {
+            return None;
+        }
         self.shard(key).table.find(key.hash, key.bytes)
     }
 
     /// The same, to be changed in place.
     #[inline]
     pub fn write(&mut self, key: Key<'_>) -> Option<EntryMut<'_, Object>> {
-        self.purge(key);
+        if self.hides(key) {
+            return None;
+        }
         self.shard(key).table.find_mut(key.hash, key.bytes)
     }
 
     /// The same as [`Hold::read`], counted as a hit or a miss.
     #[inline]
     pub fn look_up(&mut self, key: Key<'_>) -> Option<EntryRef<'_, Object>> {
-        self.purge(key);
+        if self.hides(key) {
+            self.ledger.misses += 1;
+            return None;
+        }
         let ledger = &mut *self.ledger;
         let shard = match &self.held {
             Held::One(only) => &only.guard,
@@ -255,11 +263,12 @@ impl<'h> Hold<'h> {
         &mut self,
         keys: &[Wanted<'_>],
     ) -> ArrayVec<Option<EntryRef<'_, Object>>, HELD_KEYS_MAX> {
-        keys.iter().for_each(|wanted| self.purge(wanted.key));
+        let hidden: ArrayVec<bool, HELD_KEYS_MAX> =
+            keys.iter().map(|wanted| self.hides(wanted.key)).collect();
         let held = &*self.held.as_mut_slice();
         let mut found = ArrayVec::new();
-        for Wanted { key, .. } in keys {
-            let shard = held.iter().find(|held| held.shard == key.shard);
+        for (Wanted { key, .. }, is_hidden) in keys.iter().zip(hidden) {
+            let shard = held.iter().find(|held| !is_hidden && held.shard == key.shard);
             let entry = shard.and_then(|held| held.guard.table.find(key.hash, key.bytes));
             match entry {
                 Some(_) => self.ledger.hits += 1,
@@ -328,7 +337,7 @@ impl<'h> Hold<'h> {
             return self.record(Body::Sent { words, more });
         }
         let mut bytes = Vec::new();
-        if self.outlet.is_attached() {
+        if self.keyspace.outlet.is_attached() {
             crate::effects::encode_args(args, words, &more, &mut bytes);
         }
         self.in_transaction(bytes.into_boxed_slice());
@@ -336,8 +345,11 @@ impl<'h> Hold<'h> {
 
     /// The change is this command instead of the client's.
     pub fn replaced_by(&mut self, words: &[&[u8]]) {
-        let body =
-            if self.outlet.is_attached() { crate::effects::command(words) } else { Box::default() };
+        let body = if self.keyspace.outlet.is_attached() {
+            crate::effects::command(words)
+        } else {
+            Box::default()
+        };
         if self.ledger.transaction.is_some() {
             self.in_transaction(body);
         } else {
@@ -380,7 +392,7 @@ impl<'h> Hold<'h> {
     /// Removes an entry whose time has come, with its effect and its watchers told.
     pub fn expire(&mut self, removed: OwnedEntry<Object>, shard: u16) {
         self.ledger.expired += 1;
-        self.shard_mut(shard).watches.touch(removed.key());
+        self.shard_mut(shard).watches.expire(removed.key());
         self.replaced_by(&[b"DEL", removed.key()]);
         self.discard_removed(removed);
     }
@@ -390,22 +402,34 @@ impl<'h> Hold<'h> {
         self.shard_mut(key.shard)
     }
 
+    /// Takes out an entry whose time has come. Returns true if it has to stay and must not be seen.
     #[inline]
-    fn purge(&mut self, key: Key<'_>) {
-        if self.shard(key).table.expires_len() != 0 {
-            self.purge_expired(key);
-        }
+    pub fn hides(&mut self, key: Key<'_>) -> bool {
+        self.shard(key).table.expires_len() != 0 && self.hides_expired(key)
     }
 
-    fn purge_expired(&mut self, key: Key<'_>) {
+    fn hides_expired(&mut self, key: Key<'_>) -> bool {
         let now_ms = self.scope.now_ms;
-        let table = &mut self.shard(key).table;
+        let table = &self.shard(key).table;
         let entry = table.find(key.hash, key.bytes);
-        if entry.is_some_and(|entry| entry.expire_at().is_some_and(|at_ms| at_ms < now_ms))
-            && let Some(removed) = table.remove(key.hash, key.bytes)
-        {
+        if entry.is_none_or(|entry| entry.expire_at().is_none_or(|at_ms| at_ms >= now_ms)) {
+            return false;
+        }
+        if self.keyspace.keeps_expired(now_ms) && !self.may_write(key) {
+            return true;
+        }
+        if let Some(removed) = self.shard(key).table.remove(key.hash, key.bytes) {
             self.expire(removed, key.shard);
         }
+        false
+    }
+
+    fn may_write(&self, key: Key<'_>) -> bool {
+        self.wanted.iter().any(|one| {
+            one.access == Access::Exclusive
+                && one.key.hash == key.hash
+                && one.key.bytes == key.bytes
+        })
     }
 
     fn discard_removed(&mut self, removed: OwnedEntry<Object>) {
@@ -416,8 +440,8 @@ impl<'h> Hold<'h> {
 
     #[inline]
     fn record(&mut self, body: Body) {
-        let sequence = self.outlet.next();
-        if self.outlet.is_attached() {
+        let sequence = self.keyspace.outlet.next();
+        if self.keyspace.outlet.is_attached() {
             let database = self.scope.database;
             self.ledger.records.push(Record { sequence, database, body });
         }
@@ -440,8 +464,8 @@ impl<'h> Hold<'h> {
     }
 
     #[inline]
-    fn admits(&mut self, wanted: &[Wanted<'_>]) -> bool {
-        wanted.iter().all(|one| {
+    fn admits(&mut self) -> bool {
+        self.wanted.iter().all(|one| {
             let owner = self.scope.owner;
             let locks = &self.shard(one.key).locks;
             locks.is_empty() || locks.admits(one.key.bytes, one.access, owner)

@@ -26,9 +26,18 @@ const SHARDS_PER_STEP: u16 = 64;
 /// Watched keys that one hold of an exchange looks up.
 const KEYS_PER_STEP: usize = 16;
 
-/// The number of writes that a watched key has seen since it was first watched. Every watcher of
-/// the key shares it, so a write to a key with ten thousand watchers costs one increment.
+/// The number of writes that a watched key has seen since it was first watched, in the lower 40
+/// bits, and how often its time came, above them. Every watcher of the key shares it, so a write to
+/// a key with ten thousand watchers costs one increment.
 pub type WatchedKey = Arc<AtomicU64>;
+
+/// What a key counts when its time comes.
+const EXPIRATION: u64 = 1 << 40;
+
+/// Whether the writes of a watched key are the same in two of its states.
+pub fn same_writes(before: u64, now: u64) -> bool {
+    (before ^ now).is_multiple_of(EXPIRATION)
+}
 
 /// The watched keys of one shard.
 #[derive(Default)]
@@ -75,10 +84,20 @@ impl Watches {
     /// Records a write to `key`.
     #[inline]
     pub fn touch(&self, key: &[u8]) {
+        self.add(key, 1);
+    }
+
+    /// Records that the time of `key` came.
+    pub fn expire(&self, key: &[u8]) {
+        self.add(key, EXPIRATION);
+    }
+
+    #[inline]
+    fn add(&self, key: &[u8], count: u64) {
         if let Some(table) = &self.table {
             work::nodes(2);
             if let Some(watched) = table.get(key) {
-                watched.fetch_add(1, Ordering::Relaxed);
+                watched.fetch_add(count, Ordering::Relaxed);
             }
         }
     }

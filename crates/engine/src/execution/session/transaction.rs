@@ -7,7 +7,7 @@ use crate::keyspace::Keyspace;
 use crate::keyspace::hold::{Hold, Ledger, Locked, Scope, Wanted};
 use crate::keyspace::key::Key;
 use crate::keyspace::locks::Access;
-use crate::keyspace::watches::WatchedKey;
+use crate::keyspace::watches::{WatchedKey, same_writes};
 use crate::sync::atomic::Ordering;
 
 /// Queued commands in one piece of the queue, so that no long queue is ever copied to grow.
@@ -80,6 +80,8 @@ pub struct Watch {
     pub name: Box<[u8]>,
     watched: WatchedKey,
     seen: u64,
+    /// The key's time had come, but it had to stay: that it goes is no change.
+    was_hidden: bool,
 }
 
 impl Watch {
@@ -94,15 +96,15 @@ impl Watch {
         ledger: &mut Ledger,
     ) -> Result<Watch, Locked> {
         let wanted = [Wanted { key: keyspace.key(name), access: Access::Shared }];
-        let (watched, seen) = keyspace.hold(scope, &wanted, ledger, |hold| {
+        let (watched, seen, was_hidden) = keyspace.hold(scope, &wanted, ledger, |hold| {
             // A key whose time has come goes now: later that would count as a change.
-            hold.read(wanted[0].key);
+            let was_hidden = hold.hides(wanted[0].key);
             let watched = hold.watch(wanted[0].key);
             // Read under the latch: a write behind it must be noticed.
             let seen = watched.load(Ordering::Relaxed);
-            (watched, seen)
+            (watched, seen, was_hidden)
         })?;
-        Ok(Watch { database: scope.database, name: name.into(), watched, seen })
+        Ok(Watch { database: scope.database, name: name.into(), watched, seen, was_hidden })
     }
 
     /// What a hold must cover to check this watch.
@@ -112,9 +114,10 @@ impl Watch {
 
     /// Whether the key has changed. The hold covers the key in the database that the watch names.
     pub fn is_spoiled(&self, hold: &mut Hold<'_>, key: Key<'_>) -> bool {
+        let is_hidden = hold.hides(key);
+        let now = self.watched.load(Ordering::Relaxed);
         // Its time may have come, which is a change.
-        hold.read(key);
-        self.watched.load(Ordering::Relaxed) != self.seen
+        if self.was_hidden { !same_writes(self.seen, now) } else { is_hidden || now != self.seen }
     }
 
     /// Stops watching.
