@@ -266,6 +266,48 @@ fn keys_and_members_have_a_longest_length() {
     assert_eq!(client.line("DBSIZE").integer(), Some(4));
 }
 
+/// APPEND and SETRANGE allowed 512 MiB whatever `proto-max-bulk-len` said.
+#[test]
+fn strings_are_as_long_as_configured() {
+    let mut pair = Pair::new();
+    let long = "x".repeat(100_000);
+    pair.run(&format!(
+        "0> CONFIG SET proto-max-bulk-len 1mb
+         0> SETRANGE a 1048575 x
+         0> SETRANGE a 1048576 x
+         0> SETRANGE b 1048576 x
+         0> SETRANGE b 9223372036854775807 x
+         0> SETRANGE b 2000000 {long}
+         0> SETRANGE b 1000000 {long}
+         0> SETRANGE a 1000000 {long}
+         0> APPEND a x
+         0> APPEND a {long}
+         0> TYPE b
+         0> APPEND b {long}
+         0> SETRANGE b 948577 {long}
+         0> SETRANGE b 948576 {long}
+         0> RPUSH l a
+         0> APPEND l {long}
+         0> SETRANGE l 2000000 x
+         0> SETRANGE l 2000000 {long}
+         0> MULTI
+         0> APPEND a x
+         0> SETRANGE a 5 {long}
+         0> EXEC
+         0> CONFIG SET proto-max-bulk-len 2mb
+         0> APPEND a {long}
+         1> CONFIG SET proto-max-bulk-len 1mb
+         0> STRLEN a
+         0> SETRANGE a 0 y
+         0> SETRANGE a 1100000 y
+         0> APPEND a y
+         0> CONFIG SET proto-max-bulk-len 1gb
+         0> SETRANGE a 600000000 x
+         0> APPEND a {long}
+         1> STRLEN a"
+    ));
+}
+
 /// The longest string there may be, of which nearly nothing is written.
 #[test]
 fn the_longest_string() {

@@ -15,9 +15,6 @@ use crate::parse;
 use crate::types::string::{self, INLINE_BYTES_MAX};
 use resp::Args;
 
-/// The longest string that a client may build.
-pub(super) const STRING_BYTES_MAX: u64 = 512 * 1024 * 1024;
-
 /// Keys of MGET and MSET that fit into one hold.
 const KEYS_AT_ONCE: usize = 32;
 
@@ -394,7 +391,8 @@ fn incr(cx: &mut Context<'_, '_>) -> Outcome {
 }
 
 fn append(cx: &mut Context<'_, '_>) -> Outcome {
-    let length = strings_large::write_in(cx.hold, cx.keys[0].key, cx.args.get(2), None)?;
+    let (key, bytes_max) = (cx.keys[0].key, cx.settings.bulk_bytes_max());
+    let length = strings_large::write_in(cx.hold, key, cx.args.get(2), None, bytes_max)?;
     cx.hold.verbatim(cx.args);
     cx.reply.writer().int(length as i64);
     Ok(Flow::Done)
@@ -412,7 +410,8 @@ fn setrange(cx: &mut Context<'_, '_>) -> Outcome {
         cx.reply.writer().int(length as i64);
         return Ok(Flow::Done);
     }
-    let length = strings_large::write_in(cx.hold, key, text, Some(offset))?;
+    let bytes_max = cx.settings.bulk_bytes_max();
+    let length = strings_large::write_in(cx.hold, key, text, Some(offset), bytes_max)?;
     cx.hold.verbatim(cx.args);
     cx.reply.writer().int(length as i64);
     Ok(Flow::Done)

@@ -4,7 +4,7 @@ use structures::big_string::BigString;
 use structures::object::Object;
 use structures::table::{EntryRef, Expire, NewValue, Value};
 
-use super::strings::{self, STRING_BYTES_MAX, SetOptions};
+use super::strings::{self, SetOptions};
 use crate::errors::{self, Result};
 use crate::execution::command::{Context, TaskSeed};
 use crate::execution::task::{Step, Task, TaskContext};
@@ -34,16 +34,17 @@ pub(super) fn write_or_null(entry: Option<EntryRef<'_, Object>>, reply: &mut Rep
 /// Returns the new length.
 ///
 /// # Errors
-/// The value is not a string, or would become too long.
+/// The value is not a string, or what is written would end beyond `bytes_max`.
 pub(super) fn write_in(
     hold: &mut Hold<'_>,
     key: Key<'_>,
     text: &[u8],
     offset: Option<u64>,
+    bytes_max: u64,
 ) -> Result<u64> {
     let Some(mut entry) = hold.write(key) else {
+        let length = checked_end(None, offset, text.len(), bytes_max)?;
         let offset = offset.unwrap_or(0);
-        let length = checked_length(offset, text.len())?;
         if length > INLINE_BYTES_MAX as u64 {
             let mut string = BigString::new();
             string.write_at(offset, text);
@@ -62,8 +63,8 @@ pub(super) fn write_in(
         return Ok(length);
     };
     let old = string::length(&entry.value())?;
+    let length = old.max(checked_end(Some(old), offset, text.len(), bytes_max)?);
     let offset = offset.unwrap_or(old);
-    let length = old.max(checked_length(offset, text.len())?);
     if let Some(mut object) = entry.object_mut() {
         if let Object::BigString(string) = &mut *object {
             string.write_at(offset, text);
@@ -99,9 +100,17 @@ fn renumber(entry: &mut structures::table::EntryMut<'_, Object>) {
     }
 }
 
-fn checked_length(offset: u64, written: usize) -> Result<u64> {
-    let length = offset.saturating_add(written as u64);
-    if length > STRING_BYTES_MAX { Err(errors::STRING_TOO_LONG) } else { Ok(length) }
+/// Where a text ends that is written into a value of `old` bytes, or none, at an offset or its end.
+fn checked_end(
+    old: Option<u64>,
+    offset: Option<u64>,
+    written: usize,
+    bytes_max: u64,
+) -> Result<u64> {
+    let end = offset.or(old).unwrap_or(0).saturating_add(written as u64);
+    // What is appended to nothing was short enough as an argument.
+    let is_new = old.is_none() && offset.is_none();
+    if end > bytes_max && !is_new { Err(errors::STRING_TOO_LONG) } else { Ok(end) }
 }
 
 /// SET of a long value: the chunks become the value off the latch, one hold installs it.
@@ -132,8 +141,14 @@ impl Task for SetTask {
         let mut kept = Some(string);
         let held = worker.engine.keyspace.hold(scope, &wanted, &mut worker.ledger, |hold| {
             let value = NewValue::Object(Object::BigString(kept.take().unwrap_or_default()));
-            let mut cx =
-                Context { hold, args: request.args(), keys: &wanted, reply, may_escalate: false };
+            let mut cx = Context {
+                hold,
+                args: request.args(),
+                keys: &wanted,
+                settings: &worker.engine.settings,
+                reply,
+                may_escalate: false,
+            };
             strings::install(&mut cx, options, value)
         });
         match held {
@@ -168,17 +183,16 @@ impl WriteTask {
         let (written, begin) = (self.written, self.begin);
         let text = string::piece(request.args(), argument, written);
         let is_last = written + text.len() == total;
+        let bytes_max = cx.worker.engine.settings.bulk_bytes_max();
         let held = cx.hold(&wanted, |hold| {
             let key = wanted[0].key;
             if written == 0 {
-                let old = match hold.read(key) {
-                    Some(entry) => string::length(&entry.value())?,
-                    None => 0,
-                };
-                checked_length(begin.unwrap_or(old), total)?;
+                let old = hold.read(key).map(|entry| string::length(&entry.value()));
+                checked_end(old.transpose()?, begin, total, bytes_max)?;
             }
             let offset = begin.map(|begin| begin + written as u64);
-            let length = write_in(hold, key, text, offset)?;
+            // The whole text has been found short enough, whatever is configured meanwhile.
+            let length = write_in(hold, key, text, offset, u64::MAX)?;
             if is_last {
                 hold.verbatim(request.args());
             }

@@ -303,6 +303,7 @@ fn run_all(
     transaction: &Transaction,
     mut keys: &[Wanted<'_>],
 ) {
+    let engine = worker.engine.clone();
     session.reply().writer().array(transaction.len() as u64);
     for queued in transaction.iter() {
         let args = queued.request.args();
@@ -311,7 +312,15 @@ fn run_all(
         let outcome = match queued.command.run {
             Run::Keyed(handler) | Run::Wide { handler, .. } => {
                 let reply = session.reply();
-                handler(&mut Context { hold, args, keys: own, reply, may_escalate: false })
+                let settings = &engine.settings;
+                handler(&mut Context {
+                    hold,
+                    args,
+                    keys: own,
+                    settings,
+                    reply,
+                    may_escalate: false,
+                })
             }
             Run::Plain(_) | Run::Container(_) => {
                 Call { worker, session, args, task: None }.run(queued.command)

@@ -11,6 +11,7 @@ use crate::execution::task::Task;
 use crate::execution::worker::Worker;
 use crate::keyspace::hold::{Hold, Wanted};
 use crate::output::Reply;
+use crate::settings::Settings;
 pub use container::{Container, Subcommand};
 pub use keys::Keys;
 
@@ -218,6 +219,8 @@ pub struct Context<'a, 'h> {
     pub args: Args<'a>,
     /// Its keys, in the order of the arguments.
     pub keys: &'a [Wanted<'a>],
+    /// What CONFIG says.
+    pub settings: &'a Settings,
     /// Where the reply goes.
     pub reply: Reply<'a>,
     /// Whether the handler may answer [`Flow::Escalate`]. In a transaction that runs in one hold it

@@ -362,6 +362,7 @@ impl Worker {
         let scope = Scope { owner, ..self.scope(session) };
         let Worker { engine, ledger, .. } = self;
         let (keyspace, keys) = (&engine.keyspace, command.row.keys);
+        let settings = &engine.settings;
         let may_escalate = true;
         let count = keys.count(args);
         if count == 1 {
@@ -372,6 +373,7 @@ impl Worker {
                     hold,
                     args,
                     keys: &wanted,
+                    settings,
                     reply: session.reply(),
                     may_escalate,
                 })
@@ -391,6 +393,7 @@ impl Worker {
                 hold,
                 args,
                 keys: &wanted,
+                settings,
                 reply: session.reply(),
                 may_escalate,
             })
