@@ -1,6 +1,7 @@
 //! The project's own commands, `cargo xtask NAME`: everything that checks the project, so that
 //! continuous integration and people run the same thing.
 
+mod bench;
 mod fuzz;
 mod nightly;
 mod report;
@@ -19,10 +20,11 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND
 
   test [PART...]     everything that must pass before a change lands; PARTs run only those:
-                     setup format lint tidy unit shuttle fuzz build black-box
+                     setup format lint tidy unit shuttle fuzz build black-box bench
   nightly [PART...]  what takes longer; PARTs run only those:
                      deny address-sanitizer rounds libfuzzer differential large
   tidy               only the rules about the project's text
+  bench NAME         measures, with options: stall speed memory; `bench NAME --help` tells them
 
 The log of each part is in target/xtask/.";
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let known = match command {
         "test" => test::run(&mut report, parts),
         "nightly" => nightly::run(&mut report, parts),
+        "bench" => return bench::run(parts),
         "tidy" => {
             test::tidy(&mut report);
             Ok(())

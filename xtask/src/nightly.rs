@@ -53,10 +53,13 @@ fn address_sanitizer(report: &mut Report) {
 }
 
 fn rounds(report: &mut Report) {
-    Step::cargo("rounds", "test --workspace --exclude tests --exclude xtask --no-fail-fast")
-        .env("EVENKEEL_TEST_ROUNDS", ROUNDS)
-        .at_least(1)
-        .run(report);
+    Step::cargo(
+        "rounds",
+        "test --workspace --exclude tests --exclude bench --exclude xtask --no-fail-fast",
+    )
+    .env("EVENKEEL_TEST_ROUNDS", ROUNDS)
+    .at_least(1)
+    .run(report);
 }
 
 fn differential(report: &mut Report) {

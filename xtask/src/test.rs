@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::report::{Outcome, Report, say};
 use crate::step::Step;
-use crate::{fuzz, setup, shuttle, tidy, workspace};
+use crate::{bench, fuzz, setup, shuttle, tidy, workspace};
 
 /// A part of the run: its name and what it does.
 pub(crate) type Part = (&'static str, fn(&mut Report));
@@ -21,6 +21,7 @@ const PARTS: &[Part] = &[
     ("fuzz", fuzz::small),
     ("build", build),
     ("black-box", black_box),
+    ("bench", bench::smoke),
 ];
 
 /// Runs the named parts, or all of them; an error when a name is unknown.
@@ -79,7 +80,9 @@ pub(crate) fn tidy(report: &mut Report) {
 }
 
 fn unit(report: &mut Report) {
-    Step::cargo("unit", "test --workspace --exclude tests --no-fail-fast").at_least(1).run(report);
+    Step::cargo("unit", "test --workspace --exclude tests --exclude bench --no-fail-fast")
+        .at_least(1)
+        .run(report);
 }
 
 fn build(report: &mut Report) {
