@@ -68,7 +68,8 @@ pub(crate) struct Options {
         value_parser = clap::value_parser!(i8).range(-20..=19))]
     nice: i8,
     /// Measure the server at this port of this machine, which may be any; its data is deleted.
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, conflicts_with_all = ["binary", "workers"],
+        value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Allow the data of the server at --port to be deleted.
     #[arg(long, requires = "port")]

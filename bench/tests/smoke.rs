@@ -127,6 +127,7 @@ fn mistakes_are_named() {
         (&["stall", "--elements", "0"], "invalid value '0' for '--elements"),
         (&["stall", "--runs", "many"], "invalid value 'many' for '--runs"),
         (&["stall", "--flush"], "--port"),
+        (&["stall", "--port", "1", "--workers", "2"], "cannot be used with '--workers"),
         (&["stall", "--port", "1"], "does a server listen there?"),
         (&["stall", "--binary", "no/such"], "no/such does not exist"),
         (&["memory", "--json", "no/such/file"], "--json no/such/file"),

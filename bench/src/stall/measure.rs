@@ -95,10 +95,9 @@ pub(super) fn measure(
     let control_ns = now_ns();
     keep_busy(server.port, control_ns + plan.phase.as_nanos() as u64)?;
     let control_end_ns = now_ns();
-    // A server that counts begins anew, so that its longest holds are those of this phase; a
-    // server that refuses counts nothing.
+    // What the server counts from now on belongs to the heavy phase. To ask it here what it has
+    // counted would be counted; a server that refuses is none that is asked later.
     client.call(&["CONFIG", "RESETSTAT"]).ok();
-    let before = own_view(&mut client)?;
     let base = resident_bytes(server.process)?;
     let mut heavy = Heavy {
         client,
@@ -111,7 +110,7 @@ pub(super) fn measure(
     let (end_ns, peak) = watch_memory(server.process, || (scenario.work)(&mut heavy))?;
     let begin_ns = heavy.begin_ns.unwrap_or(control_end_ns);
     thread::sleep(TAIL);
-    let after = own_view(&mut heavy.client)?;
+    let own_view = read_view(&heavy.client.call(&["INFO", "stalls"])?);
     let waits = probe.finish()?;
     let inside = |from: u64, to: u64| {
         let in_phase =
@@ -128,7 +127,7 @@ pub(super) fn measure(
         heavy: phase(waits.iter().filter(touches)),
         took_ms: ms(end_ns - begin_ns),
         growth_mib: (peak as f64 - base as f64) / MIB,
-        own_view: before.zip(after).map(|(before, after)| after.since(&before)),
+        own_view,
     })
 }
 
@@ -228,10 +227,6 @@ fn watch_memory(
 }
 
 /// The server's counters, if it has them.
-fn own_view(client: &mut Client) -> Result<Option<OwnView>, String> {
-    Ok(read_view(&client.call(&["INFO", "stalls"])?))
-}
-
 fn read_view(info: &Reply) -> Option<OwnView> {
     let count = |line: &str, name: &str| -> Option<f64> {
         let pairs = info.field(line)?.split(',').filter_map(|pair| pair.split_once('='));
@@ -244,15 +239,6 @@ fn read_view(info: &Reply) -> Option<OwnView> {
         long_turns: count("turns_cpu", "over_1000us")?,
         longest: longest.filter_map(|line| Some(line.split_once(':')?.1.to_owned())).collect(),
     })
-}
-
-impl OwnView {
-    fn since(mut self, before: &OwnView) -> OwnView {
-        self.long_holds -= before.long_holds;
-        self.long_holds_wall -= before.long_holds_wall;
-        self.long_turns -= before.long_turns;
-        self
-    }
 }
 
 #[cfg(test)]
@@ -271,18 +257,13 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_view_is_a_difference() {
-        let view = |holds: u32, turns: u32| {
-            let text = format!(
-                "# Stalls\r\nholds:count=9,over_50us=7,over_50us_cpu={holds}\r\n\
-                 turns_cpu:count=3,over_1000us={turns}\r\n\
-                 longest_hold_0:command=lrem,cpu_us=60\r\n"
-            );
-            read_view(&Reply { text, ..Reply::default() }).expect("all lines are there")
-        };
-        let difference = view(5, 1).since(&view(2, 1));
-        assert_eq!((difference.long_holds, difference.long_turns), (3.0, 0.0));
-        assert_eq!(difference.longest, ["command=lrem,cpu_us=60"]);
+    fn the_servers_view_is_read_from_its_lines() {
+        let text = "# Stalls\r\nholds:count=9,over_50us=7,over_50us_cpu=5\r\n\
+                    turns_cpu:count=3,over_1000us=1\r\nlongest_hold_0:command=lrem,cpu_us=60\r\n";
+        let view = read_view(&Reply { text: text.to_owned(), ..Reply::default() });
+        let view = view.expect("all lines are there");
+        assert_eq!((view.long_holds, view.long_holds_wall, view.long_turns), (5.0, 7.0, 1.0));
+        assert_eq!(view.longest, ["command=lrem,cpu_us=60"]);
         assert_eq!(read_view(&Reply::default()), None);
     }
 
