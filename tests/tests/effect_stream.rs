@@ -44,6 +44,51 @@ fn piped_in_as_commands() {
     recorded.compare(&oracle);
 }
 
+#[test]
+fn transactions_with_long_words() {
+    let server = Server::subject(&["--effect-stream", "effects"]);
+    let mut client = server.connect();
+    let long = "x".repeat(100_000);
+    let many: String = (0..1_000).map(|at| format!(" member-number-{at}")).collect();
+    for line in [
+        "MULTI",
+        &format!("SET a {long} PX 100000000"),
+        &format!("APPEND a {long}"),
+        &format!("SETRANGE a 5 {long}"),
+        &format!("MSET b {long} c short d {long}"),
+        "EXEC",
+        "MULTI",
+        "SET e 1 EX 100000",
+        "INCR e",
+        "SET e 2 KEEPTTL",
+        "EXEC",
+        "MULTI",
+        "SET f 1",
+        "SELECT 1",
+        &format!("SET f {long} GET"),
+        "INCR g",
+        "EXEC",
+        "MULTI",
+        &format!("SADD s{many}"),
+        &format!("RPUSH l{many}"),
+        "SUNIONSTORE t s",
+        "EXEC",
+        "MULTI",
+        &format!("SET only {long}"),
+        "EXEC",
+        "MULTI",
+        &format!("APPEND l {long}"),
+        &format!("SET i {long} XX"),
+        "EXEC",
+        "SET last 1",
+    ] {
+        client.line(line);
+    }
+    let recorded = Recorded { server, seed: 0 };
+    wait_until_complete(&recorded.file());
+    recorded.compare(&Server::oracle_that_loads(&recorded.file()));
+}
+
 /// A server after the random commands, and the seed they came from.
 struct Recorded {
     server: Server,

@@ -5,13 +5,16 @@
 //! worker's box a little later; [`Merger`] waits until the numbers are gap-free. Nothing is built
 //! while nobody listens, only numbered.
 //!
-//! A transaction of several steps is one record, numbered at its last step.
+//! A transaction of several steps is one record, numbered at its last step: [`collected`].
+
+pub mod collected;
 
 use std::collections::BTreeMap;
 
 use crossbeam_utils::CachePadded;
 use resp::{Args, Protocol, Request, Writer};
 
+use self::collected::Collected;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -19,8 +22,8 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub enum Body {
     /// One command, encoded.
     Command(Box<[u8]>),
-    /// Commands that apply together, each with the index of its database.
-    Transaction(Vec<(u8, Box<[u8]>)>),
+    /// Commands that apply together.
+    Transaction(Collected),
     /// The first words of the client's command and others, too long to be copied.
     Request {
         /// What the client sent.
@@ -38,6 +41,34 @@ pub enum Body {
         /// The words behind them.
         more: Vec<Box<[u8]>>,
     },
+}
+
+/// Requests above this size are moved into their effect, not copied.
+const COPIED_BYTES: usize = 16 * 1024;
+
+impl Body {
+    /// Replaces a reference to the words of a client's command by a copy of them.
+    #[inline]
+    pub(crate) fn copy(&mut self, args: Args<'_>) {
+        if let Body::Sent { words, more } = self {
+            let mut bytes = Vec::new();
+            encode_args(args, *words, more, &mut bytes);
+            *self = Body::Command(bytes.into_boxed_slice());
+        }
+    }
+
+    /// The same; a long request moves.
+    pub(crate) fn take(&mut self, request: &mut Option<Request>) {
+        let Body::Sent { words, more } = self else { return };
+        let Some(sent) = request.take() else { return };
+        if sent.args().total_bytes() > COPIED_BYTES {
+            let more = std::mem::take(more);
+            *self = Body::Request { request: sent, words: *words, more };
+        } else {
+            self.copy(sent.args());
+            *request = Some(sent);
+        }
+    }
 }
 
 /// One numbered effect.
@@ -143,31 +174,32 @@ impl Merger {
 
     fn encode(&mut self, record: &Record, out: &mut Vec<u8>) {
         match &record.body {
-            Body::Command(bytes) => {
-                self.select(record.database, out);
-                out.extend_from_slice(bytes);
-            }
+            Body::Transaction(commands) => self.encode_transaction(commands, out),
+            body => self.encode_command(record.database, body, out),
+        }
+    }
+
+    fn encode_command(&mut self, database: u8, body: &Body, out: &mut Vec<u8>) {
+        self.select(database, out);
+        match body {
+            Body::Command(bytes) => out.extend_from_slice(bytes),
             Body::Request { request, words, more } => {
-                self.select(record.database, out);
                 encode_args(request.args(), *words, more, out);
             }
-            Body::Transaction(commands) => self.encode_transaction(commands, out),
+            Body::Transaction(_) => unreachable!("a transaction is not part of another"),
             Body::Sent { .. } => unreachable!("replaced before it was published"),
         }
     }
 
-    fn encode_transaction(&mut self, commands: &[(u8, Box<[u8]>)], out: &mut Vec<u8>) {
-        if let [(database, only)] = commands {
-            self.select(*database, out);
-            out.extend_from_slice(only);
-            return;
+    fn encode_transaction(&mut self, commands: &Collected, out: &mut Vec<u8>) {
+        if let Some(only) = commands.only() {
+            return self.encode_command(only.database, &only.body, out);
         }
-        let Some((first, _)) = commands.first() else { return };
-        self.select(*first, out);
+        let Some(first) = commands.parts().next() else { return };
+        self.select(first.database, out);
         out.extend_from_slice(&command(&[b"MULTI"]));
-        for (database, bytes) in commands {
-            self.select(*database, out);
-            out.extend_from_slice(bytes);
+        for part in commands.parts() {
+            self.encode_command(part.database, &part.body, out);
         }
         out.extend_from_slice(&command(&[b"EXEC"]));
     }

@@ -100,10 +100,11 @@ fn dbsize(call: &mut Call<'_>) -> Outcome {
 /// Takes the number of an effect under the gate, and its record.
 fn record(cx: &mut TaskContext<'_>, sequence: u64, words: &[&[u8]]) {
     let worker = &mut *cx.worker;
-    if let Some(commands) = &mut worker.ledger.transaction {
-        commands.push((cx.database, effects::command(words)));
-    } else if worker.engine.keyspace.outlet.is_attached() {
-        let body = Body::Command(effects::command(words));
+    let is_attached = worker.engine.keyspace.outlet.is_attached();
+    let body = is_attached.then(|| Body::Command(effects::command(words)));
+    if let Some(transaction) = &mut worker.ledger.transaction {
+        transaction.add(cx.database, body);
+    } else if let Some(body) = body {
         worker.ledger.records.push(Record { sequence, database: cx.database, body });
     }
 }

@@ -311,12 +311,12 @@ pub(super) fn install(
     // A moment in the past is allowed, and the key is then gone at the next look.
     cx.hold.upsert(key, value, options.expire);
     match options.expire {
-        Expire::Clear => cx.hold.verbatim_beginning(cx.args, 3, &[]),
-        Expire::Keep => cx.hold.verbatim_beginning(cx.args, 3, &[b"KEEPTTL"]),
+        Expire::Clear => cx.hold.verbatim_beginning(3, &[]),
+        Expire::Keep => cx.hold.verbatim_beginning(3, &[b"KEEPTTL"]),
         Expire::At(at_ms) => {
             let mut digits = itoa::Buffer::new();
             let at_ms = digits.format(at_ms).as_bytes();
-            cx.hold.verbatim_beginning(cx.args, 3, &[b"PXAT", at_ms]);
+            cx.hold.verbatim_beginning(3, &[b"PXAT", at_ms]);
         }
     }
     if !options.get {

@@ -4,11 +4,12 @@
 //! on all of them and runs in steps; its effects become one record, numbered at the last step.
 
 use arrayvec::ArrayVec;
-use resp::Args;
+use resp::{Args, Request};
 use structures::object::Object;
 use structures::table::Value;
 use structures::work::BYTES_PER_UNIT;
 
+use crate::effects::collected::Collected;
 use crate::effects::{Body, Record};
 use crate::errors::{self, CommandError, Result};
 use crate::execution::command::{
@@ -236,7 +237,7 @@ fn exec_at_once(
     }
     let (watched, keys) = wanted.split_at(watches.len());
     let mut ledger = std::mem::take(&mut worker.ledger);
-    ledger.transaction = Some(Vec::new());
+    ledger.transaction = Some(Collected::default());
     let held = keyspace.hold(scope, &wanted, &mut ledger, |hold| {
         if !fits_into(hold, transaction, keys) {
             return Err(Locked);
@@ -251,6 +252,14 @@ fn exec_at_once(
         Ok(())
     });
     ledger.transaction = None;
+    for record in &mut ledger.records {
+        if let Body::Transaction(collected) = &mut record.body {
+            // No longer than what a transaction in one hold may have been sent with.
+            collected.settle(|at, body| {
+                transaction.get(at).into_iter().for_each(|queued| body.copy(queued.request.args()));
+            });
+        }
+    }
     worker.ledger = ledger;
     worker.settle_rest();
     held.flatten().ok()
@@ -305,10 +314,13 @@ fn run_all(
 ) {
     let engine = worker.engine.clone();
     session.reply().writer().array(transaction.len() as u64);
-    for queued in transaction.iter() {
+    for (index, queued) in transaction.iter().enumerate() {
         let args = queued.request.args();
         let (own, rest) = keys.split_at(queued.command.row.keys.count(args));
         keys = rest;
+        if let Some(collected) = &mut hold.ledger().transaction {
+            collected.begin_command(index);
+        }
         let outcome = match queued.command.run {
             Run::Keyed(handler) | Run::Wide { handler, .. } => {
                 let reply = session.reply();
@@ -339,7 +351,7 @@ struct ExecTask {
     /// The command at `next`, if it takes several steps.
     current: Option<Box<dyn Task>>,
     /// Effects so far.
-    effects: Option<Vec<(u8, Box<[u8]>)>>,
+    effects: Collected,
     /// Watched keys that have been looked at.
     checked: usize,
     /// Whether the reply has begun.
@@ -355,7 +367,7 @@ impl ExecTask {
             watches,
             next: 0,
             current: None,
-            effects: Some(Vec::new()),
+            effects: Collected::default(),
             checked: 0,
             begun: false,
             passed: None,
@@ -475,19 +487,33 @@ impl ExecTask {
         Step::Done
     }
 
+    /// The command at `next` has ended: its effects get its words, a long request as a whole.
+    fn settle(&mut self) {
+        let transaction = &mut self.transaction;
+        self.effects.settle(|at, body| {
+            let Some(queued) = transaction.as_mut().and_then(|all| all.get_mut(at)) else { return };
+            let nothing = Request::from_args(Args::from_slices(&[]));
+            let mut request = Some(std::mem::replace(&mut queued.request, nothing));
+            body.take(&mut request);
+            if let Some(request) = request {
+                queued.request = request;
+            }
+        });
+    }
+
     /// The last step: what was collected becomes one record while the locks are still held.
     ///
     /// It takes no hold: the transaction may have no key in the selected database, and then somebody
     /// else may have reserved that.
     fn end(&mut self, cx: &mut TaskContext<'_>) {
-        let commands = self.effects.take().unwrap_or_default();
-        if commands.is_empty() {
+        let collected = std::mem::take(&mut self.effects);
+        if collected.is_empty() {
             return;
         }
         let outlet = &cx.worker.engine.keyspace.outlet;
         let sequence = outlet.next();
         if outlet.is_attached() {
-            let body = Body::Transaction(commands);
+            let body = Body::Transaction(collected);
             cx.worker.ledger.records.push(Record { sequence, database: cx.database, body });
         }
     }
@@ -549,10 +575,12 @@ impl Task for ExecTask {
             self.end(cx);
             return Ok(Step::Done);
         }
-        cx.worker.ledger.transaction = self.effects.take();
+        self.effects.begin_command(self.next);
+        cx.worker.ledger.transaction = Some(std::mem::take(&mut self.effects));
         let step = self.run_next(cx);
-        self.effects = cx.worker.ledger.transaction.take();
+        self.effects = cx.worker.ledger.transaction.take().unwrap_or_default();
         if step == Step::Done {
+            self.settle();
             self.next += 1;
             return Ok(Step::Again);
         }

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use arrayvec::ArrayVec;
 use resp::{Args, Request};
 
-use crate::effects::Body;
 use crate::errors::{self, CommandError};
 use crate::execution::command::{
     Call, Command, Context, Flags, Flow, Keys, Outcome, Row, Run, TaskSeed,
@@ -32,9 +31,6 @@ const FREED_HERE_NODES: usize = 8;
 
 /// Microseconds that a command may take in steps before others get their turn.
 const INLINE_US: u64 = 30;
-
-/// Requests above this size are moved into their effect record, not copied.
-const COPIED_RECORD_BYTES: usize = 16 * 1024;
 
 /// Requests of a pipeline that are looked at together before the first is executed.
 pub const LOOK_AHEAD: usize = 8;
@@ -497,9 +493,7 @@ impl Worker {
     #[inline]
     fn settle_borrowed(&mut self, args: Args<'_>) {
         for record in &mut self.ledger.records {
-            if let Body::Sent { words, more } = &record.body {
-                record.body = copied(args, *words, more);
-            }
+            record.body.copy(args);
         }
         self.settle_rest();
     }
@@ -507,15 +501,7 @@ impl Worker {
     /// Does what was left to be done after the latches. A long request moves into its record.
     pub(crate) fn settle(&mut self, request: &mut Option<Request>) {
         for record in &mut self.ledger.records {
-            let Body::Sent { words, more } = &mut record.body else { continue };
-            let (words, more) = (*words, std::mem::take(more));
-            let Some(sent) = request.take() else { continue };
-            if sent.args().total_bytes() > COPIED_RECORD_BYTES {
-                record.body = Body::Request { request: sent, words, more };
-            } else {
-                record.body = copied(sent.args(), words, &more);
-                *request = Some(sent);
-            }
+            record.body.take(request);
         }
         self.settle_rest();
     }
@@ -540,12 +526,6 @@ impl Worker {
             }
         }
     }
-}
-
-fn copied(args: Args<'_>, words: usize, more: &[Box<[u8]>]) -> Body {
-    let mut bytes = Vec::new();
-    crate::effects::encode_args(args, words, more, &mut bytes);
-    Body::Command(bytes.into_boxed_slice())
 }
 
 /// Whether an argument that is still in chunks must be made contiguous first. Commands that take

@@ -14,6 +14,7 @@ use super::key::Key;
 use super::locks::{Access, Address, NOBODY, Owner};
 use super::watches::WatchedKey;
 use super::{HELD_KEYS_MAX, HELD_SHARDS_MAX, HOLD_UNITS_MAX, Keyspace};
+use crate::effects::collected::Collected;
 use crate::effects::{Body, Record};
 use crate::sync::MutexGuard;
 
@@ -49,7 +50,7 @@ pub struct Ledger {
     /// Effects, numbered, not yet published.
     pub records: Vec<Record>,
     /// Set while a transaction collects its effects into one record.
-    pub transaction: Option<Vec<(u8, Box<[u8]>)>>,
+    pub transaction: Option<Collected>,
     /// Values that left the keyspace.
     pub dropped: Vec<Object>,
     /// Connections that were granted a lock.
@@ -323,38 +324,17 @@ impl<'h> Hold<'h> {
     /// The change is the client's command as it was sent.
     #[inline]
     pub fn verbatim(&mut self, args: resp::Args<'_>) {
-        self.sent(args, args.len(), Vec::new());
+        self.record(|| Body::Sent { words: args.len(), more: Vec::new() });
     }
 
     /// The change is the first `words` words of the client's command, with others behind them.
-    pub fn verbatim_beginning(&mut self, args: resp::Args<'_>, words: usize, more: &[&[u8]]) {
-        self.sent(args, words, more.iter().map(|&word| word.into()).collect());
-    }
-
-    #[inline]
-    fn sent(&mut self, args: resp::Args<'_>, words: usize, more: Vec<Box<[u8]>>) {
-        if self.ledger.transaction.is_none() {
-            return self.record(Body::Sent { words, more });
-        }
-        let mut bytes = Vec::new();
-        if self.keyspace.outlet.is_attached() {
-            crate::effects::encode_args(args, words, &more, &mut bytes);
-        }
-        self.in_transaction(bytes.into_boxed_slice());
+    pub fn verbatim_beginning(&mut self, words: usize, more: &[&[u8]]) {
+        self.record(|| Body::Sent { words, more: more.iter().map(|&word| word.into()).collect() });
     }
 
     /// The change is this command instead of the client's.
     pub fn replaced_by(&mut self, words: &[&[u8]]) {
-        let body = if self.keyspace.outlet.is_attached() {
-            crate::effects::command(words)
-        } else {
-            Box::default()
-        };
-        if self.ledger.transaction.is_some() {
-            self.in_transaction(body);
-        } else {
-            self.record(Body::Command(body));
-        }
+        self.record(|| Body::Command(crate::effects::command(words)));
     }
 
     /// Begins to watch `key`, live or absent: its counter of writes.
@@ -438,28 +418,27 @@ impl<'h> Hold<'h> {
         }
     }
 
+    /// Numbers an effect, or adds it to those of the transaction; it is made only if somebody
+    /// listens.
     #[inline]
-    fn record(&mut self, body: Body) {
-        let sequence = self.keyspace.outlet.next();
-        if self.keyspace.outlet.is_attached() {
-            let database = self.scope.database;
-            self.ledger.records.push(Record { sequence, database, body });
+    fn record(&mut self, body: impl FnOnce() -> Body) {
+        let (database, outlet) = (self.scope.database, &self.keyspace.outlet);
+        let is_attached = outlet.is_attached();
+        if let Some(transaction) = &mut self.ledger.transaction {
+            return transaction.add(database, is_attached.then(body));
         }
-    }
-
-    fn in_transaction(&mut self, command: Box<[u8]>) {
-        let database = self.scope.database;
-        if let Some(commands) = &mut self.ledger.transaction {
-            commands.push((database, command));
+        let sequence = outlet.next();
+        if is_attached {
+            self.ledger.records.push(Record { sequence, database, body: body() });
         }
     }
 
     /// Ends a transaction that collected its effects: they become one record, numbered now.
     pub fn end_transaction(&mut self) {
-        if let Some(commands) = self.ledger.transaction.take()
-            && !commands.is_empty()
+        if let Some(collected) = self.ledger.transaction.take()
+            && !collected.is_empty()
         {
-            self.record(Body::Transaction(commands));
+            self.record(|| Body::Transaction(collected));
         }
     }
 

@@ -66,6 +66,11 @@ impl Transaction {
         self.pieces.get(index / PIECE)?.get(index % PIECE)
     }
 
+    /// The same, to move its request elsewhere when it has run.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut Queued> {
+        self.pieces.get_mut(index / PIECE)?.get_mut(index % PIECE)
+    }
+
     /// All commands in order.
     pub fn iter(&self) -> impl Iterator<Item = &Queued> {
         self.pieces.iter().flatten()
