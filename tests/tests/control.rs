@@ -60,6 +60,32 @@ fn kill_ends_clients_in_every_state() {
     assert_eq!(control.line("GET a").to_string(), "$-1", "a killed transaction was executed");
 }
 
+/// More clients than one step looks at, on several workers.
+#[test]
+fn kill_ends_many_clients() {
+    const CLIENTS: usize = 500;
+    let server = Server::subject_with_own(&["--workers", "2"]);
+    let mut control = server.connect();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    // The last one is served, so all are.
+    clients.iter_mut().for_each(|client| assert!(client.line("PING").is_status("PONG")));
+    let last = id(&mut clients[CLIENTS - 1]);
+    let killed = control.line(&format!("CLIENT KILL ID {last} TYPE normal"));
+    assert_eq!(killed.integer(), Some(1));
+    assert_eq!(control.line("CLIENT KILL TYPE normal MAXAGE 1000").integer(), Some(0));
+    assert!(control.line("CLIENT KILL 127.0.0.1:1").is_error());
+    // One that has just come is killed with the others if it is known already.
+    let new = server.connect();
+    let killed = control.line("CLIENT KILL TYPE normal").integer().expect("a number");
+    assert!([CLIENTS as i64 - 1, CLIENTS as i64].contains(&killed), "{killed}");
+    if killed == CLIENTS as i64 {
+        clients.push(new);
+    }
+    clients.iter_mut().for_each(|client| assert_closed(client, "a killed client"));
+    assert!(control.line("CLIENT KILL TYPE normal SKIPME no").integer() >= Some(1));
+    assert_closed(&mut control, "the killer");
+}
+
 #[test]
 fn pause_holds_back_writes_or_everything() {
     const PAUSE: Duration = Duration::from_millis(300);

@@ -15,8 +15,8 @@ use crate::sync::{Arc, Mutex};
 pub enum Message {
     /// A parked connection may go on: a lock was granted, a job is finished, a barrier passed.
     Resume(u64),
-    /// Close these sessions, whatever they are doing.
-    Kill(Arc<[u64]>),
+    /// Close this session, whatever it is doing.
+    Kill(u64),
     /// Acknowledge: `Worker::acknowledge`.
     Barrier(Arc<Barrier>),
     /// Leave the loop.
@@ -104,10 +104,9 @@ impl Mailboxes {
         barrier
     }
 
-    /// Closes sessions on whatever worker they are.
-    pub fn kill(&self, sessions: Arc<[u64]>) {
-        for worker in 0..self.boxes.len() {
-            self.send(worker, Message::Kill(Arc::clone(&sessions)));
-        }
+    /// Closes sessions of a worker.
+    pub(crate) fn kill(&self, worker: usize, sessions: impl Iterator<Item = u64>) {
+        self.boxes[worker].lock().extend(sessions.map(Message::Kill));
+        (self.wake)(worker);
     }
 }

@@ -7,6 +7,7 @@ mod worker;
 mod connection;
 mod limits;
 mod lanes;
+mod pacer;
 mod effect_stream;
 mod listener;
 mod cycles;

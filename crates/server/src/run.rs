@@ -17,6 +17,7 @@ use signal_hook::iterator::Signals;
 
 use crate::effect_stream::EffectStream;
 use crate::lanes::{self, LateThread};
+use crate::pacer::Pacers;
 use crate::worker::{Inbox, Loop};
 use crate::{allocator, cycles, listener, memory};
 
@@ -136,12 +137,13 @@ fn start_workers(
     listeners: Vec<mio::net::TcpListener>,
 ) -> Result<Vec<thread::JoinHandle<()>>, StartError> {
     let inboxes: Arc<[Inbox]> = polls.iter().map(|_| Inbox::default()).collect();
-    let mut listeners = Some(listeners);
+    let (mut listeners, pacers) = (Some(listeners), Pacers::start());
     let mut threads = Vec::new();
     for (id, poll) in polls.into_iter().enumerate() {
         let own = listeners.take().unwrap_or_default();
-        let worker = Loop::new(Arc::clone(engine), id, poll, own, Arc::clone(&inboxes))
-            .map_err(failed("cannot poll the listening sockets"))?;
+        let worker =
+            Loop::new(Arc::clone(engine), id, poll, own, Arc::clone(&inboxes), pacers.clone())
+                .map_err(failed("cannot poll the listening sockets"))?;
         let thread = thread::Builder::new()
             .name(format!("worker-{id}"))
             .spawn(move || worker.run())

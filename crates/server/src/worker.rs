@@ -37,6 +37,7 @@ use slab::Slab;
 use crate::allocator;
 use crate::connection::{Connection, ReadOutcome};
 use crate::limits::{self, SoftLimits, Verdict};
+use crate::pacer::Pacers;
 
 /// Microseconds of a turn's parts. They are measured, not counted: what a call of the operating
 /// system or the first touch of a page costs, no count of work knows. What is counted, and asserted,
@@ -58,6 +59,9 @@ mod share {
 
 /// Messages that a turn takes.
 const MESSAGES: usize = 256;
+
+/// Sockets that a turn closes because another client asks for it.
+const KILLS: usize = 8;
 
 /// Connections that a turn accepts, and closes.
 const CONNECTIONS: usize = 16;
@@ -92,6 +96,7 @@ pub(crate) struct Loop {
     poll: Poll,
     listeners: Vec<TcpListener>,
     inboxes: Arc<[Inbox]>,
+    pacers: Pacers,
     connections: Slab<Connection>,
     by_session: HashMap<u64, usize>,
     commands: VecDeque<usize>,
@@ -105,7 +110,11 @@ pub(crate) struct Loop {
     spare: Vec<u8>,
     round: Round,
     expiring: bool,
+    /// There may be more messages than a turn takes.
+    receiving: bool,
     accepting: bool,
+    /// Something in this turn was longer than its share.
+    long: bool,
     ending: bool,
 }
 
@@ -120,6 +129,7 @@ impl Loop {
         poll: Poll,
         mut listeners: Vec<TcpListener>,
         inboxes: Arc<[Inbox]>,
+        pacers: Pacers,
     ) -> io::Result<Loop> {
         for listener in &mut listeners {
             poll.registry().register(listener, LISTENER, Interest::READABLE)?;
@@ -130,6 +140,7 @@ impl Loop {
             accepting: !listeners.is_empty(),
             listeners,
             inboxes,
+            pacers,
             connections: Slab::new(),
             by_session: HashMap::new(),
             commands: VecDeque::new(),
@@ -142,6 +153,8 @@ impl Loop {
             spare: Vec::with_capacity(READ_BYTES),
             round: Round::default(),
             expiring: false,
+            receiving: false,
+            long: false,
             ending: false,
         })
     }
@@ -166,6 +179,9 @@ impl Loop {
             }
             self.turn();
             self.worker.end_turn();
+            if std::mem::take(&mut self.long) {
+                self.pacers.note_long_work();
+            }
             allocator::refill_reserve();
         }
     }
@@ -175,6 +191,7 @@ impl Loop {
             && self.replies.is_empty()
             && self.tasks.is_empty()
             && self.closing.is_empty())
+            || self.receiving
             || self.accepting
             || self.expiring
     }
@@ -226,16 +243,26 @@ impl Loop {
         self.advance();
         self.disconnect_overdue();
         self.expiring = self.worker.expire_some(&mut self.round, share::EXPIRY);
+        self.long |= self.expiring;
         self.close();
     }
 
     fn receive(&mut self) {
+        let mut killed = 0;
+        self.receiving = true;
         for _ in 0..MESSAGES {
-            let Some(message) = self.worker.engine.mailboxes.receive(self.worker.id) else { break };
+            let Some(message) = self.worker.engine.mailboxes.receive(self.worker.id) else {
+                self.receiving = false;
+                break;
+            };
             match message {
                 Message::Resume(session) => self.resume(session),
-                Message::Kill(sessions) => {
-                    sessions.iter().for_each(|session| self.kill(*session));
+                Message::Kill(session) => {
+                    self.kill(session);
+                    killed += 1;
+                    if killed == KILLS {
+                        break;
+                    }
                 }
                 Message::Barrier(barrier) => self.worker.acknowledge(barrier),
                 Message::Shutdown => self.ending = true,
@@ -331,12 +358,13 @@ impl Loop {
         // Replies are written whole; waiting for more would only delay them.
         let _ = socket.set_nodelay(true);
         let (worker, id) = (self.worker.id, info.id);
+        let is_killed = info.killed.load(Ordering::Relaxed);
         let session = Session::new(Address { worker, session: id }, info);
         let at = self.connections.insert(Connection::new(socket, session));
         self.by_session.insert(id, at);
         self.worker.stats().accepted.add(1);
         self.worker.stats().connections.add(1);
-        if self.register(at).is_err() {
+        if is_killed || self.register(at).is_err() {
             return self.lose(at);
         }
         self.enqueue(at);
@@ -388,6 +416,7 @@ impl Loop {
         worker.skip_time();
         connection.session.output.lend_tail(spare);
         let consumed = parse_and_execute(worker, connection, scratch, &input[..end], deadline);
+        self.long |= connection.unfinished || connection.parser.is_arriving();
         connection.unparsed.extend_from_slice(&input[consumed..end]);
         if connection.unparsed.is_empty() {
             connection.unparsed = Vec::new();
@@ -468,6 +497,7 @@ impl Loop {
             let Some(at) = self.replies.pop_front() else { break };
             self.connections[at].queued.replies = false;
             if self.connections[at].can_flush() {
+                self.long = true;
                 self.flush(at);
                 self.enqueue(at);
             }
@@ -488,6 +518,7 @@ impl Loop {
                 connection.session.output.clear(&mut self.worker.garbage);
             }
             if advanced == Advanced::Again {
+                self.long = true;
                 self.enqueue_task(at);
             }
             self.limit_output(at);

@@ -3,7 +3,7 @@
 //! CLIENT PAUSE answers when every write has ended that began before, CLIENT KILL when the clients
 //! are gone and nothing writes for them any more.
 
-use std::net::SocketAddr;
+mod kill;
 
 use resp::{Args, Protocol};
 use structures::big_string::BigString;
@@ -17,11 +17,9 @@ use crate::execution::command::{
     Arity, Call, Command, Container, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run,
 };
 use crate::execution::session::Session;
-use crate::execution::session::registry::ClientInfo;
 use crate::execution::task::{Step, Task, TaskContext};
 use crate::lanes::Discard;
 use crate::parse;
-use crate::sync::Arc;
 use crate::types::string::{self, StringStream};
 
 /// The only user until there are others; any password is his.
@@ -82,6 +80,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         row: Row {
+            cost: Cost::Stepped,
             complexity: "O(N) for KILL, with N open connections",
             summary: "Shows, closes and pauses connections.",
             ..row("client", Arity::AtLeast(2), Flags::ADMIN.with(Flags::NEVER_PAUSED), "2.4.0")
@@ -90,7 +89,7 @@ pub(super) const COMMANDS: &[Command] = &[
             alone: None,
             subcommands: &[
                 part("id", Arity::Exactly(2), id),
-                part("kill", Arity::AtLeast(3), kill),
+                part("kill", Arity::AtLeast(3), kill::kill),
                 part("pause", Arity::AtLeast(3), pause),
                 help_part(|call| subcommand::help(call, "CLIENT", CLIENT_HELP)),
             ],
@@ -245,131 +244,6 @@ fn id(call: &mut Call<'_>) -> Outcome {
     Ok(Flow::Done)
 }
 
-fn kill(call: &mut Call<'_>) -> Outcome {
-    let args = call.args;
-    let by_address = args.len() == 3;
-    let filter = if by_address {
-        Filter { peer: Some(address(args.get(2))), skip_me: false, ..Filter::default() }
-    } else {
-        Filter::parse(args)?
-    };
-    let (me, now_ms) = (call.session.info.id, call.worker.now_ms);
-    let mut victims =
-        call.worker.engine.registry.select(|client| filter.matches(client, me, now_ms));
-    let count = victims.len();
-    if by_address && count == 0 {
-        return Err(errors::NO_SUCH_CLIENT);
-    }
-    // The own connection closes by itself when the reply is sent.
-    victims.retain(|&victim| victim != me);
-    let suicide = victims.len() < count;
-    let answer = if by_address { Answer::Ok } else { Answer::Count(count as i64) };
-    if victims.is_empty() {
-        answer.write(call.session);
-        call.session.closing |= suicide;
-        return Ok(Flow::Done);
-    }
-    call.worker.engine.mailboxes.kill(Arc::from(victims));
-    call.task = Some(Box::new(Acknowledged::when(Awaited::Orphans, answer).closing_if(suicide)));
-    Ok(Flow::Done)
-}
-
-/// An address as a client writes it; one that is none is nobody's.
-fn address(text: &[u8]) -> Option<SocketAddr> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
-/// Which connections CLIENT KILL means: those to which everything here applies.
-#[derive(Debug, PartialEq, Eq)]
-struct Filter {
-    id: Option<u64>,
-    /// `Some(None)`: an address that nobody has.
-    peer: Option<Option<SocketAddr>>,
-    local: Option<Option<SocketAddr>>,
-    age_seconds_min: Option<i64>,
-    /// Another type than that of all connections: replicas, subscribers.
-    is_other_type: bool,
-    skip_me: bool,
-}
-
-impl Default for Filter {
-    fn default() -> Filter {
-        Filter {
-            id: None,
-            peer: None,
-            local: None,
-            age_seconds_min: None,
-            is_other_type: false,
-            skip_me: true,
-        }
-    }
-}
-
-impl Filter {
-    /// Reads pairs of option and value, from the third word on.
-    fn parse(args: Args<'_>) -> Result<Filter> {
-        let mut filter = Filter::default();
-        let mut index = 2;
-        while index < args.len() {
-            let option = args.get(index);
-            if index + 1 == args.len() {
-                return Err(errors::SYNTAX);
-            }
-            filter.add(option, args.get(index + 1))?;
-            index += 2;
-        }
-        Ok(filter)
-    }
-
-    fn add(&mut self, option: &[u8], value: &[u8]) -> Result<()> {
-        if parse::is(option, "id") {
-            let id = parse::integer(value).ok().filter(|&id| id > 0);
-            self.id = Some(id.ok_or(errors::CLIENT_ID_POSITIVE)? as u64);
-        } else if parse::is(option, "addr") {
-            self.peer = Some(address(value));
-        } else if parse::is(option, "laddr") {
-            self.local = Some(address(value));
-        } else if parse::is(option, "maxage") {
-            let age = parse::integer(value).map_err(|_| errors::MAXAGE_NOT_AN_INTEGER)?;
-            if age <= 0 {
-                return Err(errors::MAXAGE_POSITIVE);
-            }
-            self.age_seconds_min = Some(age);
-        } else if parse::is(option, "type") {
-            let others = ["master", "replica", "slave", "pubsub"];
-            self.is_other_type = others.iter().any(|other| parse::is(value, other));
-            if !self.is_other_type && !parse::is(value, "normal") {
-                return Err(errors::unknown_client_type(value));
-            }
-        } else if parse::is(option, "user") {
-            if value != USER {
-                return Err(errors::no_such_user(value));
-            }
-        } else if parse::is(option, "skipme") {
-            self.skip_me = parse::is(value, "yes");
-            if !self.skip_me && !parse::is(value, "no") {
-                return Err(errors::SYNTAX);
-            }
-        } else {
-            return Err(errors::SYNTAX);
-        }
-        Ok(())
-    }
-
-    fn matches(&self, client: &ClientInfo, me: u64, now_ms: i64) -> bool {
-        let age_seconds = (now_ms - client.created_ms) / 1000;
-        let is_at = |wanted: Option<Option<SocketAddr>>, address: Option<SocketAddr>| {
-            wanted.is_none_or(|wanted| wanted.is_some() && wanted == address)
-        };
-        self.id.is_none_or(|id| id == client.id)
-            && is_at(self.peer, client.peer)
-            && is_at(self.local, client.local)
-            && self.age_seconds_min.is_none_or(|min| age_seconds >= min)
-            && !self.is_other_type
-            && !(self.skip_me && client.id == me)
-    }
-}
-
 fn pause(call: &mut Call<'_>) -> Outcome {
     let args = call.args;
     let writes_only = match args.len() {
@@ -394,71 +268,6 @@ fn pause(call: &mut Call<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::Mutex;
-    use crate::sync::atomic::AtomicI64;
-
-    fn filter(words: &[&str]) -> Result<Filter> {
-        let mut all: Vec<&[u8]> = vec![b"CLIENT", b"KILL"];
-        all.extend(words.iter().map(|word| word.as_bytes()));
-        Filter::parse(Args::from_slices(&all))
-    }
-
-    fn info(id: u64, peer: &str, created_ms: i64) -> ClientInfo {
-        ClientInfo {
-            id,
-            worker: 0,
-            peer: peer.parse().ok(),
-            local: "127.0.0.1:6379".parse().ok(),
-            created_ms,
-            active_ms: AtomicI64::new(0),
-            name: Mutex::new(Vec::new()),
-        }
-    }
-
-    #[test]
-    fn filters_of_client_kill() {
-        let clients = [
-            info(1, "127.0.0.1:1000", 9_000),
-            info(2, "127.0.0.1:2000", 5_000),
-            info(3, "[::1]:3000", 0),
-        ];
-        for (words, expected) in [
-            (&["SKIPME", "no"][..], &[1, 2, 3][..]),
-            (&["skipme", "YES"], &[2, 3]),
-            (&["TYPE", "normal"], &[2, 3]),
-            (&["TYPE", "pubsub", "SKIPME", "no"], &[]),
-            (&["ID", "3"], &[3]),
-            (&["ID", "3", "ID", "2"], &[2]),
-            (&["ADDR", "[::1]:3000"], &[3]),
-            (&["ADDR", "localhost"], &[]),
-            (&["LADDR", "127.0.0.1:6379", "ADDR", "127.0.0.1:2000"], &[2]),
-            (&["MAXAGE", "5", "USER", "default"], &[2, 3]),
-            (&["MAXAGE", "6"], &[3]),
-        ] {
-            let filter = filter(words).expect("it is well formed");
-            let matches = |client: &&ClientInfo| filter.matches(client, 1, 10_000);
-            let found: Vec<u64> = clients.iter().filter(matches).map(|client| client.id).collect();
-            assert_eq!(found, expected, "{words:?}");
-        }
-    }
-
-    #[test]
-    fn filters_that_are_refused() {
-        for (words, expected) in [
-            (&["ID", "0"][..], "ERR client-id should be greater than 0"),
-            (&["ID", "x"], "ERR client-id should be greater than 0"),
-            (&["TYPE", "foo"], "ERR Unknown client type 'foo'"),
-            (&["USER", "nobody", "ID", "x"], "ERR No such user 'nobody'"),
-            (&["SKIPME", "maybe"], "ERR syntax error"),
-            (&["ID", "1", "ADDR"], "ERR syntax error"),
-            (&["a", "b"], "ERR syntax error"),
-            (&["MAXAGE", "x"], "ERR maxage is not an integer or out of range"),
-            (&["MAXAGE", "0"], "ERR maxage should be greater than 0"),
-        ] {
-            let error = filter(words).expect_err("it is refused");
-            assert_eq!(error.bytes(), expected.as_bytes(), "{words:?}");
-        }
-    }
 
     #[test]
     fn options_of_hello() {

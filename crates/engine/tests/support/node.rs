@@ -224,9 +224,7 @@ impl Node {
         while let Some(message) = self.worker.engine.mailboxes.receive(self.worker.id) {
             match message {
                 Message::Resume(session) => self.resume(session),
-                Message::Kill(sessions) => {
-                    sessions.iter().for_each(|&session| self.kill(session));
-                }
+                Message::Kill(session) => self.kill(session),
                 Message::Barrier(barrier) => self.worker.acknowledge(barrier),
                 Message::Shutdown => panic!("no model uses it"),
             }
