@@ -216,7 +216,7 @@ fn many_members_are_added_to_a_set_that_is_being_sent() {
 fn a_transaction_of_expensive_commands_stays_within_its_holds() {
     let server = Server::subject(&[]);
     let mut client = server.connect();
-    let value = "v".repeat(16_384);
+    let value = "v".repeat(8_192);
     let element = "e".repeat(100);
     for key in 0..32 {
         client.call(&["SET", &format!("string:{key}"), &value]);

@@ -1,4 +1,4 @@
-//! Hot path. Strings over 16 KiB: a copy-on-write radix tree of 4 KiB chunks.
+//! Hot path. Strings over 8 KiB: a copy-on-write radix tree of 4 KiB chunks.
 //!
 //! A string never inserts in its middle, so a chunk's place is its index (`offset / 4088`) and the
 //! tree needs no counts: each level consumes five bits of the index, the top level the highest.

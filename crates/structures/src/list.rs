@@ -12,7 +12,7 @@
 //!        40  8  spare    null or -> an emptied leaf, for the next push
 //!
 //!             elements up to 1016 bytes   in the leaf (drawn in list/leaf.rs)
-//!             up to 16 KiB                a block of their own, one allocation
+//!             up to 8 KiB                 a block of their own, one allocation
 //!             longer                      a BigString
 //! ```
 //!

@@ -30,7 +30,7 @@ pub enum Object {
     PackedSet(Packed),
     /// Any other set.
     Set(Members),
-    /// A string over 16 KiB.
+    /// A string over 8 KiB.
     BigString(BigString),
 }
 

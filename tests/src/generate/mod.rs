@@ -187,7 +187,7 @@ impl Generator {
     fn value(&mut self) -> Vec<u8> {
         if self.random.one_in(300) {
             // The same bytes again and again, so that LREM and SADD find them.
-            let lengths = [300, 600, 1_017, 3_000, 5_000, 16_384, 16_385, 40_000, 1_000_000];
+            let lengths = [300, 600, 1_017, 3_000, 8_192, 8_193, 16_385, 40_000, 1_000_000];
             let length = if self.random.one_in(40) { 8 } else { self.random.below(8) as usize };
             return vec![b'L'; lengths[length]];
         }
@@ -195,7 +195,7 @@ impl Generator {
             0 => 100_000 + self.random.below(200) as usize,
             1..4 => 20_000 + self.random.below(200) as usize,
             4..6 => self.random.between(4_000, 4_200) as usize,
-            6..8 => self.random.between(16_300, 16_500) as usize,
+            6..8 => self.random.between(8_100, 8_300) as usize,
             8..14 => self.random.between(40, 140) as usize,
             _ => return self.small_value(),
         };

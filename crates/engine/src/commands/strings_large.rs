@@ -1,4 +1,4 @@
-//! Strings in steps: values over 16 KiB, and MGET and MSET of many keys.
+//! Strings in steps: values over 8 KiB, and MGET and MSET of many keys.
 
 use structures::big_string::BigString;
 use structures::object::Object;

@@ -11,8 +11,8 @@ use crate::lanes::Discard;
 use crate::output::{Reply, Stream};
 use crate::parse::canonical_integer;
 
-/// The longest value that lies in its entry.
-pub const INLINE_BYTES_MAX: usize = 16 * 1024;
+/// The longest value that lies in its entry: what a hold may allocate and copy at once.
+pub const INLINE_BYTES_MAX: usize = 8 * 1024;
 
 /// Bytes of a long argument that become part of a big string in one step.
 pub const STEP_BYTES: usize = 64 * 1024;

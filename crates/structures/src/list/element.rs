@@ -9,7 +9,7 @@ use crate::work;
 
 /// The longest element that callers may keep in one [`Block`]; longer ones become [`BigString`]s,
 /// so that no operation copies or frees more than this at once.
-pub const BLOCK_BYTES_MAX: usize = 16 * 1024;
+pub const BLOCK_BYTES_MAX: usize = 8 * 1024;
 
 /// What a block's allocation holds before its bytes: reference count and length.
 const BLOCK_HEADER_BYTES: usize = 2 * size_of::<usize>();
