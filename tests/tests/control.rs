@@ -100,6 +100,15 @@ fn pause_holds_back_writes_or_everything() {
     client.line("SET a 1");
     assert!(start.elapsed() >= PAUSE - Duration::from_millis(5), "a write did not wait");
 
+    for (inside, waits) in [("GET a", false), ("INCR a", true)] {
+        assert!(control.line(&format!("CLIENT PAUSE {pause} WRITE")).is_status("OK"));
+        let start = Instant::now();
+        client.send(format!("MULTI\r\n{inside}\r\nEXEC\r\n").as_bytes()).expect("it reads");
+        (0..3).for_each(|_| drop(client.read().expect("a reply")));
+        assert_eq!(start.elapsed() >= PAUSE / 2, waits, "EXEC of {inside}");
+        std::thread::sleep(PAUSE.saturating_sub(start.elapsed()));
+    }
+
     assert!(control.line(&format!("CLIENT PAUSE {pause} ALL")).is_status("OK"));
     let start = Instant::now();
     client.line("GET a");

@@ -477,17 +477,13 @@ impl Worker {
     /// Whether a pause keeps this command waiting. What is queued for EXEC is not executed yet, and
     /// EXEC waits if one of its commands has to.
     pub(crate) fn is_paused(&self, session: &Session, command: &Command) -> bool {
-        let blocks = |command: &Command| {
-            let flags = command.row.flags;
-            !flags.has(Flags::NEVER_PAUSED) && self.engine.pause.blocks(flags, self.now_ms)
+        let flags = match &session.transaction {
+            None => Some(command.row.flags),
+            Some(transaction) => transaction.paused_as.filter(|_| command.row.name == "exec"),
         };
-        match &session.transaction {
-            None => blocks(command),
-            Some(transaction) => {
-                command.row.name == "exec"
-                    && transaction.iter().any(|queued| blocks(queued.command))
-            }
-        }
+        flags.is_some_and(|flags| {
+            !flags.has(Flags::NEVER_PAUSED) && self.engine.pause.blocks(flags, self.now_ms)
+        })
     }
 
     #[inline]

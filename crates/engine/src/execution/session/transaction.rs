@@ -2,7 +2,7 @@
 
 use resp::Request;
 
-use crate::execution::command::{Command, Locks};
+use crate::execution::command::{Command, Flags, Locks};
 use crate::keyspace::Keyspace;
 use crate::keyspace::hold::{Hold, Ledger, Locked, Scope, Wanted};
 use crate::keyspace::key::Key;
@@ -32,6 +32,8 @@ pub struct Transaction {
     pub spoiled: bool,
     /// One of the commands locks whole databases.
     pub takes_databases: bool,
+    /// What decides whether EXEC waits while clients are paused; `None` if none of its commands would.
+    pub paused_as: Option<Flags>,
 }
 
 impl Transaction {
@@ -40,6 +42,11 @@ impl Transaction {
         self.bytes += queued.request.args().total_bytes();
         let locks = queued.command.row.locks;
         self.takes_databases |= matches!(locks, Locks::AllDatabases | Locks::NamedDatabases);
+        let flags = queued.command.row.flags;
+        if !flags.has(Flags::NEVER_PAUSED) {
+            let writes = if flags.has(Flags::WRITE) { Flags::WRITE } else { Flags::NONE };
+            self.paused_as = Some(self.paused_as.unwrap_or(Flags::NONE).with(writes));
+        }
         self.len += 1;
         match self.pieces.last_mut() {
             Some(piece) if piece.len() < PIECE => piece.push(queued),
