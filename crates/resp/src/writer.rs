@@ -74,6 +74,21 @@ impl<'a> Writer<'a> {
         self.end();
     }
 
+    /// Bulk strings that lie in `bytes` side by side, of these `lengths`.
+    ///
+    /// # Panics
+    /// If the lengths sum up to more than there is.
+    pub fn bulks(&mut self, mut bytes: &[u8], lengths: impl ExactSizeIterator<Item = usize>) {
+        self.out.reserve(bytes.len() + lengths.len() * 16);
+        for length in lengths {
+            let (one, rest) = bytes.split_at(length);
+            self.bulk_header(length as u64);
+            self.out.extend_from_slice(one);
+            self.end();
+            bytes = rest;
+        }
+    }
+
     /// A bulk string that reads as the decimal of `value`.
     pub fn bulk_int(&mut self, value: i64) {
         self.bulk(itoa::Buffer::new().format(value).as_bytes());
@@ -209,8 +224,16 @@ impl<'a> Writer<'a> {
 
 #[inline]
 fn write_header(out: &mut Vec<u8>, marker: u8, len: u64) {
-    if len < 10 {
-        return out.extend_from_slice(&[marker, b'0' + len as u8, b'\r', b'\n']);
+    // Arrays of a known length are stored at once, without a call.
+    let digit = |divisor: u64| b'0' + (len / divisor % 10) as u8;
+    match len {
+        0..10 => return out.extend_from_slice(&[marker, digit(1), b'\r', b'\n']),
+        10..100 => return out.extend_from_slice(&[marker, digit(10), digit(1), b'\r', b'\n']),
+        100..1000 => {
+            let header = [marker, digit(100), digit(10), digit(1), b'\r', b'\n'];
+            return out.extend_from_slice(&header);
+        }
+        _ => {}
     }
     out.push(marker);
     out.extend_from_slice(itoa::Buffer::new().format(len).as_bytes());
@@ -257,6 +280,10 @@ mod tests {
         check_both(|w| w.bulk_int(-42), r"$3\r\n-42\r\n");
         check_both(|w| w.array(0), r"*0\r\n");
         check_both(|w| w.array(4_294_967_296), r"*4294967296\r\n");
+        let lengths = || vec![1, 0, 12, 2].into_iter();
+        let side_by_side = r"$1\r\na\r\n$0\r\n\r\n$12\r\n0123456789ab\r\n$2\r\nyz\r\n";
+        check_both(|w| w.bulks(b"a0123456789abyz", lengths()), side_by_side);
+        check_both(|w| w.array(987), r"*987\r\n");
         let streamed = |w: &mut Writer<'_>| {
             w.bulk_header(4);
             w.raw(b"ab");

@@ -50,7 +50,7 @@ use leaf::{ListLeaf, Payload};
 
 #[cfg(any(test, fuzzing))]
 pub use drive::drive;
-pub use element::{BLOCK_BYTES_MAX, Block, Element, Item};
+pub use element::{BLOCK_BYTES_MAX, Block, Element, Item, Run};
 pub use find::{Cursor, Found};
 
 /// Bytes of a leaf for elements and their lengths.
@@ -236,6 +236,15 @@ impl<const B: usize, const F: usize> ListOf<B, F> {
             _ => Place::At(index),
         };
         let Root { tree, spare } = self.unique_root();
+        let is_end = !matches!(place, Place::At(_));
+        if is_end && tree.end_leaf(place).is_some_and(ListLeaf::gives_easily) {
+            tree.update_end(place, u64::MAX, |leaf| {
+                let leaf = unique_leaf(leaf);
+                let last = leaf.len() - 1;
+                leaf.take(if place == Place::Front { 0 } else { last }, taken);
+            });
+            return true;
+        }
         let ((), emptied) = tree.update(place, |leaf, position| {
             let leaf = unique_leaf(leaf);
             // The position of `Back` is the end, one behind the last element.
@@ -292,6 +301,23 @@ impl<const B: usize, const F: usize> ListOf<B, F> {
         if let Some(root) = &self.root {
             let _ = root.tree.visit_from(index, |leaf, from| leaf.for_each_from(from, &mut visit));
         }
+    }
+
+    /// Calls `visit` with the elements in `range`, limited to those there are, in runs, until it
+    /// breaks: what lies side by side in a leaf is one run. One descent, then O(1) per run.
+    pub fn for_each_run(
+        &self,
+        range: Range<u64>,
+        mut visit: impl FnMut(Run<'_>) -> ControlFlow<()>,
+    ) {
+        let Some(root) = self.root.as_ref().filter(|_| !range.is_empty()) else { return };
+        let mut left = range.end - range.start;
+        let _ = root.tree.visit_from(range.start, |leaf, from| {
+            let upto = leaf.len().min(from.saturating_add(left as usize));
+            left -= (upto - from) as u64;
+            leaf.for_each_run(from..upto, &mut visit)?;
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
     }
 
     /// Calls `visit` with the element `index`, the one before it and so on until it breaks or the
@@ -351,6 +377,14 @@ impl<const B: usize, const F: usize> ListOf<B, F> {
         if tree.extent().count == 0 {
             *tree = Tree::from_leaf(leaf_of(place, payload, spare));
             return;
+        }
+        let is_end = !matches!(place, Place::At(_) | Place::Gap(_));
+        if is_end && tree.end_leaf(place).is_some_and(|leaf| leaf.takes_easily(&payload)) {
+            return tree.update_end(place, 1, |leaf| {
+                let leaf = unique_leaf(leaf);
+                let position = if place == Place::Front { 0 } else { leaf.len() };
+                leaf.insert(position, payload);
+            });
         }
         tree.update(place, |leaf, position| {
             ((), insert_in_leaf(leaf, position, place, payload, spare))

@@ -47,6 +47,10 @@ use triomphe::Arc;
 use crate::work;
 pub use inner::Inner;
 
+/// Leaves that a walk asks the processor for when it reaches their parent: the misses of short
+/// ranges then overlap.
+const LOOKED_AHEAD: usize = 4;
+
 /// What the tree asks of its leaves.
 pub trait Leaf: Clone {
     /// The load above which a leaf overflows; what a unit is, the leaf decides.
@@ -56,6 +60,8 @@ pub trait Leaf: Clone {
     fn count(&self) -> usize;
     /// Bytes allocated for the leaf and all it holds.
     fn bytes(&self) -> u64;
+    /// Asks the processor for what a visit reads first. The default does nothing.
+    fn prefetch(&self) {}
     /// How full the leaf is. At most [`Leaf::CAPACITY`]; two leaves whose loads sum up to no more
     /// can be joined into one.
     fn load(&self) -> usize;
@@ -240,6 +246,24 @@ impl<L: Leaf, const F: usize> Tree<L, F> {
         }
     }
 
+    /// The leaf at one end, `None` if the tree is empty. O(log n).
+    ///
+    /// # Panics
+    /// If `place` is not an end.
+    #[inline]
+    pub fn end_leaf(&self, place: Place) -> Option<&L> {
+        assert!(place.is_end(), "only ends are found without counting");
+        let mut node = self.root.as_ref()?;
+        loop {
+            match node {
+                Node::Leaf(leaf) => return Some(leaf),
+                Node::Inner(inner) => {
+                    node = inner.child(if place == Place::Front { 0 } else { inner.len() - 1 });
+                }
+            }
+        }
+    }
+
     /// Calls `visit` with the leaf that holds the element `index` and the position there, then
     /// with each following leaf and 0, until it breaks. One descent, then O(1) per leaf.
     pub fn visit_from<B>(
@@ -317,6 +341,11 @@ fn forward<L: Leaf, const F: usize, B>(
         Node::Leaf(leaf) => visit(leaf, index as usize),
         Node::Inner(inner) => {
             let (first, below) = inner.locate_element(index);
+            for slot in first..inner.len().min(first + LOOKED_AHEAD) {
+                if let Node::Leaf(leaf) = inner.child(slot) {
+                    leaf.prefetch();
+                }
+            }
             forward(inner.child(first), below, visit)?;
             (first + 1..inner.len()).try_for_each(|slot| forward(inner.child(slot), 0, visit))
         }

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use structures::big_string::BigString;
-use structures::list::{Block, Element, Item, List};
+use structures::list::{Block, Element, Item, List, Run};
 use structures::object::Object;
 use structures::packed::Packed;
 
@@ -204,15 +204,20 @@ fn write_some(list: &List, range: Range<u64>, bytes: usize, reply: &mut Reply<'_
     if range.is_empty() {
         return next;
     }
-    list.for_each_from(range.start, |item| {
-        write(item, reply);
-        next += 1;
-        written += item.len().min(bytes as u64) as usize;
-        if next == range.end || written > bytes {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
+    list.for_each_run(range, |run| {
+        match run {
+            Run::Inline(run, lengths) => {
+                next += lengths.len() as u64;
+                written += run.len();
+                reply.writer().bulks(run, lengths);
+            }
+            Run::Alone(item) => {
+                next += 1;
+                written += item.len().min(bytes as u64) as usize;
+                write(item, reply);
+            }
         }
+        continue_if(written <= bytes)
     });
     next
 }
@@ -245,29 +250,41 @@ impl ListStream {
 
     fn encode_elements(&mut self, out: &mut Vec<u8>, upto: usize) {
         let ListStream { list, range, element, .. } = self;
-        let (backwards, first, last) = (self.backwards, range.start, range.end - 1);
-        let mut visit = |item: Item<'_>| {
-            match item {
-                Item::Bytes(bytes) => resp::Writer::new(out, resp::Protocol::Resp2).bulk(bytes),
-                Item::Big(string) => *element = Some(StringStream::new(BigString::clone(string))),
-            }
-            if backwards {
+        if self.backwards {
+            list.for_each_back_from(range.end - 1, |item| {
+                *element = encode(item, out);
                 range.end -= 1;
-            } else {
-                range.start += 1;
-            }
-            if range.is_empty() || element.is_some() || out.len() >= upto {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        };
-        if backwards {
-            list.for_each_back_from(last, &mut visit);
+                continue_if(!range.is_empty() && element.is_none() && out.len() < upto)
+            });
         } else {
-            list.for_each_from(first, &mut visit);
+            list.for_each_run(range.clone(), |run| {
+                match run {
+                    Run::Inline(bytes, lengths) => {
+                        range.start += lengths.len() as u64;
+                        resp::Writer::new(out, resp::Protocol::Resp2).bulks(bytes, lengths);
+                    }
+                    Run::Alone(item) => {
+                        *element = encode(item, out);
+                        range.start += 1;
+                    }
+                }
+                continue_if(element.is_none() && out.len() < upto)
+            });
         }
     }
+}
+
+/// Writes a short element; a long one is to be streamed.
+fn encode(item: Item<'_>, out: &mut Vec<u8>) -> Option<StringStream> {
+    match item {
+        Item::Bytes(bytes) => resp::Writer::new(out, resp::Protocol::Resp2).bulk(bytes),
+        Item::Big(string) => return Some(StringStream::new(BigString::clone(string))),
+    }
+    None
+}
+
+fn continue_if(more: bool) -> ControlFlow<()> {
+    if more { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
 }
 
 impl Stream for ListStream {

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use super::ListOf;
-use super::element::{Block, Element, Item, SMALL_BLOCK_BYTES_MAX};
+use super::element::{Block, Element, Item, Run, SMALL_BLOCK_BYTES_MAX};
 use super::find::{Cursor, Found};
 use crate::big_string::BigString;
 
@@ -344,6 +344,21 @@ impl<'a, const B: usize, const F: usize> Driver<'a, B, F> {
         let backward = walk(&|visit| self.list.for_each_back_from(start as u64, visit));
         let expected = self.model.get(..=start).unwrap_or_default().iter().rev().take(limit);
         assert!(backward.iter().eq(expected.map(|bytes| &**bytes)));
+        let mut in_runs = Vec::new();
+        self.list.for_each_run(start as u64..(start + limit) as u64, |run| {
+            match run {
+                Run::Inline(mut bytes, lengths) => {
+                    for length in lengths {
+                        in_runs.push(bytes.split_off(..length).map(<[u8]>::to_vec));
+                    }
+                    assert!(bytes.is_empty(), "the lengths sum up to the run");
+                }
+                Run::Alone(item) => in_runs.push(Some(item.to_vec())),
+            }
+            ControlFlow::Continue(())
+        });
+        let expected = self.model[start..].iter().take(limit);
+        assert!(in_runs.iter().flatten().eq(expected.map(|bytes| &**bytes)));
     }
 
     /// Frees a part of the list as the reaper does.

@@ -45,6 +45,35 @@ pub enum Item<'a> {
     Big(&'a BigString),
 }
 
+/// Elements that lie side by side.
+pub enum Run<'a> {
+    /// The bytes of several elements without anything between them, and the length of each.
+    Inline(&'a [u8], Lengths<'a>),
+    /// One element that lies alone.
+    Alone(Item<'a>),
+}
+
+/// The lengths of the elements of a run, in bytes.
+pub struct Lengths<'a> {
+    /// Little-endian, the last element's first.
+    pub(super) pairs: std::iter::Rev<std::slice::Iter<'a, [u8; 2]>>,
+}
+
+impl Iterator for Lengths<'_> {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        self.pairs.next().map(|&pair| usize::from(u16::from_le_bytes(pair)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.pairs.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Lengths<'_> {}
+
 /// An element that does not lie in its leaf.
 #[derive(Clone)]
 pub(super) enum OutOfLine {

@@ -30,9 +30,9 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::element::{Element, Item, OutOfLine};
+use super::element::{Element, Item, Lengths, OutOfLine, Run};
 use crate::tree::Leaf;
-use crate::work;
+use crate::{cache, work};
 
 /// Set in the length of an element that lies in the slab.
 const OUT_OF_LINE: u16 = 1 << 15;
@@ -113,6 +113,19 @@ impl<const B: usize> ListLeaf<B> {
             Payload::OutOfLine(_) => Self::OUT_OF_LINE_LOAD,
         };
         self.load() + load <= B
+    }
+
+    /// Whether the payload may be inserted without a split and without an allocation, even if the
+    /// leaf is shared and copied for that.
+    #[inline]
+    pub(super) fn takes_easily(&self, payload: &Payload<'_>) -> bool {
+        matches!(payload, Payload::Inline(_)) && self.slab.is_none() && self.has_room_for(payload)
+    }
+
+    /// Whether one element can be taken out without anything to free, merge or remove.
+    #[inline]
+    pub(super) fn gives_easily(&self) -> bool {
+        self.slab.is_none() && self.len > 1
     }
 
     /// The element at `position`.
@@ -212,11 +225,11 @@ impl<const B: usize> ListLeaf<B> {
     }
 
     /// Calls `visit` with the elements from `position` on until it breaks.
-    pub(super) fn for_each_from(
+    pub(super) fn for_each_from<R>(
         &self,
         position: usize,
-        visit: &mut impl FnMut(Item<'_>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+        visit: &mut impl FnMut(Item<'_>) -> ControlFlow<R>,
+    ) -> ControlFlow<R> {
         let mut offset = self.offset(position);
         let mut place = self.slab_place(position);
         let mut visited = 0;
@@ -230,6 +243,32 @@ impl<const B: usize> ListLeaf<B> {
         });
         work::add(visited / VISITS_PER_UNIT);
         flow
+    }
+
+    /// Calls `visit` with the elements at `positions` in runs until it breaks.
+    pub(super) fn for_each_run(
+        &self,
+        positions: Range<usize>,
+        visit: &mut impl FnMut(Run<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if self.slab.is_some() {
+            let mut left = positions.len();
+            return match self.for_each_from(positions.start, &mut |item| {
+                visit(Run::Alone(item)).map_break(Some)?;
+                left -= 1;
+                if left == 0 { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
+            }) {
+                ControlFlow::Break(Some(())) => ControlFlow::Break(()),
+                ControlFlow::Break(None) | ControlFlow::Continue(()) => ControlFlow::Continue(()),
+            };
+        }
+        work::add(positions.len() as u64 / VISITS_PER_UNIT);
+        let start = self.offset(positions.start);
+        let bytes = &self.buffer[start..start + self.sum(positions.clone())];
+        bytes.chunks(cache::LINE_BYTES).for_each(|line| cache::prefetch(line.as_ptr()));
+        let column = B - positions.end * LENGTH_BYTES..B - positions.start * LENGTH_BYTES;
+        let (pairs, _) = self.buffer[column].as_chunks::<LENGTH_BYTES>();
+        visit(Run::Inline(bytes, Lengths { pairs: pairs.iter().rev() }))
     }
 
     /// Calls `visit` with the element at `position` and those before it until it breaks.
@@ -380,6 +419,13 @@ impl<const B: usize> Leaf for ListLeaf<B> {
     #[inline]
     fn bytes(&self) -> u64 {
         Self::PAGE_BYTES as u64 + self.slab.as_ref().map_or(0, |slab| slab.allocated())
+    }
+
+    #[inline]
+    fn prefetch(&self) {
+        cache::prefetch(self);
+        let end = self.buffer.as_ptr_range().end;
+        (1..=2).for_each(|line| cache::prefetch(end.wrapping_sub(line * cache::LINE_BYTES)));
     }
 
     fn load(&self) -> usize {

@@ -157,13 +157,7 @@ impl<H: Head> Block<H> {
     /// Asks the processor for the line with counter and head.
     #[inline]
     pub(crate) fn prefetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch is a hint for any address.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(
-                self.inner.as_ptr().cast(),
-            );
-        }
+        crate::cache::prefetch(self.inner.as_ptr());
     }
 
     /// Gives the owner away as a pointer; [`Block::from_raw`] takes it back.

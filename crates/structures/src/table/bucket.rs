@@ -18,6 +18,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
 use super::entry::RawEntry;
+use crate::cache::prefetch;
 use crate::work;
 
 /// Slots of a bucket.
@@ -43,18 +44,6 @@ pub(super) struct Bucket([u64; SLOTS]);
 pub(super) struct Segment([Bucket; BUCKETS]);
 
 const EMPTY: Bucket = Bucket([0; SLOTS]);
-
-/// Asks the processor to load the line at `address`; any address will do.
-#[inline]
-pub(super) fn prefetch<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint and never faults.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
 
 /// The slot for an entry.
 pub(super) fn slot(tag: u16, entry: RawEntry, expires: bool) -> u64 {

@@ -125,7 +125,7 @@ impl Core {
 
     pub(super) fn prefetch_bucket(&self, hash: u64) {
         if let Some((head, _)) = self.chain(hash) {
-            bucket::prefetch(head);
+            crate::cache::prefetch(head);
         }
     }
 

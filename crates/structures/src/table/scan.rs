@@ -144,7 +144,7 @@ unsafe fn draw(child: Child, mut random: impl FnMut() -> u64) -> Option<RawEntry
         // SAFETY: the caller gives a segment, which has that many buckets and valid chains.
         unsafe {
             let head = |bits: usize| child.pointer().add(bits % BUCKETS);
-            draws.clone().for_each(|bits| bucket::prefetch(head(bits)));
+            draws.clone().for_each(|bits| crate::cache::prefetch(head(bits)));
             let mut drawn =
                 draws.filter_map(|bits| bucket::nth(head(bits), bits / BUCKETS % RANKS));
             if let Some(entry) = drawn.next() {

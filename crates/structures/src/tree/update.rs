@@ -52,6 +52,37 @@ impl<L: Leaf, const F: usize> Tree<L, F> {
         (step.result, step.emptied)
     }
 
+    /// Lets `change` work on the leaf at one end, which makes the tree `change_in_count` elements
+    /// longer (modulo 2^64) and nothing else: it neither splits nor empties the leaf, and the bytes
+    /// allocated stay the same. One descent, without the repairs of [`Tree::update`]: what pushes
+    /// and pops at the ends of long lists mostly need. O(log n).
+    ///
+    /// # Panics
+    /// If the tree is empty or `place` is not an end.
+    #[inline]
+    pub fn update_end<R>(
+        &mut self,
+        place: Place,
+        change_in_count: u64,
+        change: impl FnOnce(&mut Arc<L>) -> R,
+    ) -> R {
+        assert!(place.is_end(), "only ends are found without counting");
+        let mut node = self.root.as_mut().expect("an empty tree has no leaf to update");
+        work::nodes(node.height() + 1);
+        self.extent.count = self.extent.count.wrapping_add(change_in_count);
+        loop {
+            match node {
+                Node::Leaf(leaf) => return change(leaf),
+                Node::Inner(inner) => {
+                    let inner = Arc::make_mut(inner);
+                    let slot = if place == Place::Front { 0 } else { inner.len() - 1 };
+                    inner.adjust(slot, Extent { count: change_in_count, bytes: 0 });
+                    node = inner.child_mut(slot);
+                }
+            }
+        }
+    }
+
     /// The rare part of [`Tree::update`]: the root may have split, or have one child, or none.
     fn settle_root<R>(&mut self, step: &mut Step<R, L, F>) {
         let root = self.root.take();
