@@ -86,24 +86,46 @@ const fn compare(left: &str, right: &str) -> i32 {
 const INDEX_SLOTS: usize = 1024;
 const _: () = assert!(COUNT * 2 < INDEX_SLOTS, "the index is sparse");
 
-/// Open addressing over the lower-case name; 0 is free, else the position plus one.
-static INDEX: LazyLock<[u16; INDEX_SLOTS]> = LazyLock::new(|| {
-    let mut index = [0; INDEX_SLOTS];
+/// A name in the index.
+#[derive(Clone, Copy)]
+struct Indexed {
+    /// [`words`] of the name.
+    words: Words,
+    /// Position in [`TABLE`].
+    position: u16,
+    /// Equal words do not prove equal names: it has bytes between them, or other bytes than letters.
+    compare: bool,
+}
+
+/// Open addressing over the lower-case name.
+static INDEX: LazyLock<[Option<Indexed>; INDEX_SLOTS]> = LazyLock::new(|| {
+    let mut index = [None; INDEX_SLOTS];
     for (position, command) in TABLE.iter().enumerate() {
-        let mut slot = slot_of(command.row.name.as_bytes());
-        while index[slot] != 0 {
+        let name = command.row.name.as_bytes();
+        let words = words(name);
+        let mut slot = words.slot();
+        while index[slot].is_some() {
             slot = (slot + 1) % INDEX_SLOTS;
         }
-        index[slot] = position as u16 + 1;
+        let compare = name.len() > 16 || !name.iter().all(u8::is_ascii_lowercase);
+        index[slot] = Some(Indexed { words, position: position as u16, compare });
     }
     index
 });
 
-/// Mixes the first and the last bytes of a name, and its length: two loads and a multiplication.
+/// The first and the last bytes of a name in lower case, and its length. They overlap or touch up to
+/// 16 bytes, so they are the whole name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Words {
+    first: u64,
+    last: u64,
+    len: usize,
+}
+
 #[inline]
-fn slot_of(name: &[u8]) -> usize {
+fn words(name: &[u8]) -> Words {
+    /// Makes letters small. Other bytes than letters may become equal.
     const LOWER_CASE: u64 = 0x2020_2020_2020_2020;
-    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let (first, last) = match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
         (Some(&first), Some(&last)) => (u64::from_le_bytes(first), u64::from_le_bytes(last)),
         _ => match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
@@ -113,19 +135,29 @@ fn slot_of(name: &[u8]) -> usize {
             _ => (name.iter().fold(0, |word, &byte| word << 8 | u64::from(byte)), 0),
         },
     };
-    let mixed = (first | LOWER_CASE) ^ (last | LOWER_CASE).rotate_left(21);
-    let mixed = (mixed ^ name.len() as u64).wrapping_mul(MULTIPLIER);
-    (mixed >> 32) as usize % INDEX_SLOTS
+    Words { first: first | LOWER_CASE, last: last | LOWER_CASE, len: name.len() }
+}
+
+impl Words {
+    #[inline]
+    fn slot(self) -> usize {
+        const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mixed = self.first ^ self.last.rotate_left(21) ^ self.len as u64;
+        (mixed.wrapping_mul(MULTIPLIER) >> 32) as usize % INDEX_SLOTS
+    }
 }
 
 /// The command of this name, in any case.
 #[inline]
 pub fn find(name: &[u8]) -> Option<&'static Command> {
-    let mut slot = slot_of(name);
+    let words = words(name);
+    let mut slot = words.slot();
     loop {
-        let position = INDEX[slot].checked_sub(1)?;
-        let command = &TABLE[position as usize];
-        if name.eq_ignore_ascii_case(command.row.name.as_bytes()) {
+        let indexed = INDEX[slot].as_ref()?;
+        let command = &TABLE[indexed.position as usize];
+        if indexed.words == words
+            && (!indexed.compare || name.eq_ignore_ascii_case(command.row.name.as_bytes()))
+        {
             return Some(command);
         }
         slot = (slot + 1) % INDEX_SLOTS;
