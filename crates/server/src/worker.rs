@@ -75,6 +75,12 @@ const ARGUMENTS_AT_ONCE: usize = 1024;
 /// How long a worker sleeps when nothing happens: active expiry looks this often.
 const IDLE: Duration = Duration::from_millis(10);
 
+/// How long a worker stays awake when it has nothing to do, microseconds.
+const AWAKE_US: u64 = 3;
+
+/// The shortest sleep: what the system's call counts in.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
 const FIRST_CONNECTION: usize = 2;
@@ -166,10 +172,7 @@ impl Loop {
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(1024);
         while !self.ending {
-            let timeout = if self.has_work() { Duration::ZERO } else { self.sleep() };
-            if let Err(error) = self.poll.poll(&mut events, Some(timeout))
-                && error.kind() != io::ErrorKind::Interrupted
-            {
+            if let Err(error) = self.wait(&mut events) {
                 eprintln!("a worker cannot poll its sockets and stops: {error}");
                 return;
             }
@@ -183,6 +186,21 @@ impl Loop {
                 self.pacers.note_long_work();
             }
             allocator::refill_reserve();
+        }
+    }
+
+    /// Waits for events, awake for a moment and then asleep: a client that sends during that moment
+    /// is spared the work of waking this thread.
+    fn wait(&mut self, events: &mut Events) -> io::Result<()> {
+        let deadline = self.deadline(AWAKE_US);
+        let mut timeout = Duration::ZERO;
+        loop {
+            match self.poll.poll(events, Some(timeout)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ if !events.is_empty() || self.has_work() || !timeout.is_zero() => return Ok(()),
+                _ if self.is_past(deadline) => timeout = self.sleep().max(SLEEP_MIN),
+                _ => {}
+            }
         }
     }
 
