@@ -39,6 +39,9 @@ const UNITS_PER_STEP: u64 = HOLD_UNITS_MAX / 4;
 /// The longest member: what one hold may compare with another one.
 const MEMBER_BYTES_MAX: usize = 256 * 1024;
 
+/// Members whose length one step compares with the limit.
+const CHECKED_PER_STEP: usize = 1024;
+
 /// Members of a union that is computed in one hold.
 const UNITED_AT_ONCE: u64 = 64;
 
@@ -142,17 +145,26 @@ fn sadd(cx: &mut Context<'_, '_>) -> Outcome {
 
 /// SADD of many or long members, in steps under the key's lock.
 struct SaddTask {
+    /// Position up to which no member is too long.
+    checked: usize,
     next: usize,
     added: i64,
 }
 
 impl SaddTask {
     fn start(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
-        let is_too_long = |index: usize| args.arg_len(index) > MEMBER_BYTES_MAX;
-        if args.total_bytes() > MEMBER_BYTES_MAX && (2..args.len()).any(is_too_long) {
+        let checked = if args.total_bytes() > MEMBER_BYTES_MAX { 2 } else { args.len() };
+        Ok(Box::new(SaddTask { checked, next: 2, added: 0 }))
+    }
+
+    /// Looks for members that are too long, before the first one is added.
+    fn check(&mut self, args: Args<'_>) -> Result<Step> {
+        let upto = args.len().min(self.checked + CHECKED_PER_STEP);
+        if (self.checked..upto).any(|index| args.arg_len(index) > MEMBER_BYTES_MAX) {
             return Err(errors::MEMBER_TOO_LONG);
         }
-        Ok(Box::new(SaddTask { next: 2, added: 0 }))
+        self.checked = upto;
+        Ok(Step::Again)
     }
 }
 
@@ -175,6 +187,9 @@ impl Task for SaddTask {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
         let request = cx.request;
         let (args, next) = (request.args(), self.next);
+        if self.checked < args.len() {
+            return self.check(args);
+        }
         let wanted = [super::keys::wanted_key(cx, 1, Access::Exclusive)];
         // A long member is hashed and copied before the latch, and has a hold of its own.
         let member = args.get(next);

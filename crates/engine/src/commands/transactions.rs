@@ -200,6 +200,7 @@ fn is_small(transaction: &Transaction, watches: &[Watch], session: &Session) -> 
     let mut keys = watches.len();
     transaction.len() <= COMMANDS_AT_ONCE
         && transaction.bytes <= BYTES_AT_ONCE
+        && keys <= HELD_KEYS_MAX
         && watches.iter().all(|watch| watch.database == session.database)
         && transaction.iter().all(|queued| {
             let args = queued.request.args();
