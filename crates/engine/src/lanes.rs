@@ -51,16 +51,6 @@ impl Discard for DroppedRequest {
     }
 }
 
-/// Plain values whose destruction is one piece, long or short: only for the reaper's thread.
-pub struct Whole<T: Send>(pub Option<T>);
-
-impl<T: Send> Discard for Whole<T> {
-    fn discard_step(&mut self, _nodes: usize) -> bool {
-        self.0 = None;
-        true
-    }
-}
-
 /// A computation that goes on where it stopped.
 pub trait Job: Send {
     /// Works for some tens of microseconds. Returns true when it is finished; it has then told its

@@ -24,7 +24,7 @@ use crate::keyspace::key::Key;
 use crate::keyspace::locks::{Access, NOBODY};
 use crate::keyspace::lockset::{KEYS_PER_STEP, LockSet, NAME_BYTES_PER_STEP};
 use crate::keyspace::{HELD_KEYS_MAX, HOLD_UNITS_MAX};
-use crate::lanes::{Discard, Whole};
+use crate::lanes::Discard;
 
 /// Commands of a transaction that runs in one hold.
 const COMMANDS_AT_ONCE: usize = 32;
@@ -130,7 +130,7 @@ fn discard(call: &mut Call<'_>) -> Outcome {
     let Some(transaction) = call.session.transaction.take() else {
         return Err(errors::DISCARD_WITHOUT_MULTI);
     };
-    call.worker.garbage.push(Box::new(Whole(Some(transaction))));
+    call.worker.garbage.push(transaction);
     forget_watches(call);
     Ok(Flow::Done)
 }
@@ -184,7 +184,7 @@ fn exec(call: &mut Call<'_>) -> Outcome {
 /// Forgets the transaction, if there is one, and all watches; then answers the error.
 fn abort(call: &mut Call<'_>, error: CommandError) -> Outcome {
     if let Some(transaction) = call.session.transaction.take() {
-        call.worker.garbage.push(Box::new(Whole(Some(transaction))));
+        call.worker.garbage.push(transaction);
     }
     let watches = std::mem::take(&mut call.session.watches);
     if watches.is_empty() {
@@ -589,7 +589,7 @@ impl Task for ExecTask {
     }
 
     fn discard(self: Box<Self>) -> Option<Box<dyn Discard>> {
-        Some(Box::new(Whole(Some(self.transaction))))
+        Some(self.transaction?)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::execution::worker::{Incoming, Worker};
 use crate::keyspace::hold::{Hold, Locked, Scope, Wanted};
 use crate::keyspace::locks::{Access, NOBODY, Owner};
 use crate::keyspace::lockset::{KEYS_PER_STEP, LockSet, NAME_BYTES_PER_STEP, Progress};
-use crate::lanes::{Discard, DroppedRequest, Whole};
+use crate::lanes::{Discard, DroppedRequest};
 
 /// Bytes of a long argument that are made contiguous in one step.
 const FLATTEN_STEP_BYTES: usize = 64 * 1024;
@@ -384,7 +384,9 @@ impl Running {
         if self.request.as_ref().is_some_and(large) {
             let request = self.request.take();
             worker.garbage.extend(request.map(|request| Box::new(DroppedRequest(request)) as _));
-            worker.garbage.push(Box::new(Whole(self.locks.take())));
+        }
+        if let Some(set) = self.locks.take_if(|set| set.is_large()) {
+            worker.garbage.push(Box::new(set));
         }
         if let Body::Task(task) = std::mem::replace(&mut self.body, Body::Whole) {
             worker.garbage.extend(task.discard());
@@ -458,7 +460,7 @@ impl Worker {
         session.closing = true;
         session.output.clear(&mut self.garbage);
         if let Some(transaction) = session.transaction.take() {
-            self.garbage.push(Box::new(Whole(Some(transaction))));
+            self.garbage.push(transaction);
         }
         match &mut session.running {
             Some(running) if running.completes() && !matches!(running.stage, Stage::Paused) => {

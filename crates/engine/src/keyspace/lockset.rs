@@ -12,6 +12,7 @@ use structures::work;
 use super::Keyspace;
 use super::hold::Ledger;
 use super::locks::{Access, Acquired, Address, NOBODY, Owner, Ticket};
+use crate::lanes::Discard;
 use crate::sync::Arc;
 
 /// Keys that are locked or released in one step of work.
@@ -145,6 +146,11 @@ impl LockSet {
         true
     }
 
+    /// Whether freeing the set, when it holds nothing any more, is more than one step's work.
+    pub fn is_large(&self) -> bool {
+        self.keys.len() > KEYS_PER_STEP
+    }
+
     /// Makes ordinary commands stay out of the exclusively locked databases until release.
     pub fn reserve(&mut self, keyspace: &Keyspace) {
         self.reserved = true;
@@ -266,5 +272,11 @@ impl LockSet {
 
     fn needs_no_lock(&self, key: &LockKey) -> bool {
         self.databases.get(&key.database) == Some(&Access::Exclusive)
+    }
+}
+
+impl Discard for LockSet {
+    fn discard_step(&mut self, nodes: usize) -> bool {
+        (0..nodes).any(|_| self.keys.pop_first().is_none())
     }
 }

@@ -8,6 +8,7 @@ use crate::keyspace::hold::{Hold, Ledger, Locked, Scope, Wanted};
 use crate::keyspace::key::Key;
 use crate::keyspace::locks::Access;
 use crate::keyspace::watches::{WatchedKey, same_writes};
+use crate::lanes::Discard;
 use crate::sync::atomic::Ordering;
 
 /// Queued commands in one piece of the queue, so that no long queue is ever copied to grow.
@@ -81,6 +82,23 @@ impl Transaction {
     /// All commands in order.
     pub fn iter(&self) -> impl Iterator<Item = &Queued> {
         self.pieces.iter().flatten()
+    }
+}
+
+impl Discard for Transaction {
+    fn discard_step(&mut self, nodes: usize) -> bool {
+        for _ in 0..nodes {
+            let Some(piece) = self.pieces.last_mut() else { return true };
+            let Some(queued) = piece.last_mut() else {
+                self.pieces.pop();
+                continue;
+            };
+            if !queued.request.drop_step(nodes) {
+                return false;
+            }
+            piece.pop();
+        }
+        self.pieces.is_empty()
     }
 }
 
