@@ -15,7 +15,7 @@ use crate::sync::Arc;
 use crate::types::Type;
 
 /// Bucket chains that one step visits, in one hold each.
-const CHAINS_PER_STEP: usize = 32;
+const CHAINS_PER_STEP: usize = 8;
 
 /// Bytes of patterns that one step compares.
 const COMPARED_BYTES_PER_STEP: usize = 16 * 1024;

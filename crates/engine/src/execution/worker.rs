@@ -468,10 +468,13 @@ impl Worker {
         session.reply().writer().error(error.bytes());
     }
 
-    /// Puts the time of a command into the histogram of holds: an upper bound of what any of its
-    /// latches was held.
+    /// Puts the time of a command, or of a step, into the histogram of holds, unless it took none:
+    /// an upper bound of what any of its latches was held.
     #[inline]
     pub(crate) fn note_hold(&mut self, command: &'static Command, ticks: u64) {
+        if std::mem::take(&mut self.ledger.holds) == 0 {
+            return;
+        }
         let wall_ns = self.engine.clock.ns(ticks);
         let units = std::mem::take(&mut self.ledger.largest_units);
         let stats = self.stats();

@@ -63,6 +63,8 @@ pub struct Ledger {
     pub misses: u64,
     /// Units of work of the largest hold since this was last cleared.
     pub largest_units: u64,
+    /// Holds since the same time.
+    pub holds: u32,
 }
 
 struct HeldShard<'h> {
@@ -169,6 +171,7 @@ impl Keyspace {
         step: impl FnOnce(&mut Hold<'_>) -> R,
     ) -> Result<R, Locked> {
         let before = work::counted();
+        ledger.holds += 1;
         let mut hold = Hold { held, database, keyspace: self, wanted, scope, ledger };
         if !hold.admits() {
             return Err(Locked);
