@@ -14,6 +14,10 @@ const BACKLOG: i32 = 511;
 /// the server's processors, the workers wait for it, too.
 const RECEIVED_BYTES: usize = 128 * 1024;
 
+/// The largest segment that clients are asked to send. Only the loopback device has larger ones, and
+/// what a client's kernel takes in at once, before the client may be interrupted, is a multiple.
+const SEGMENT_BYTES: u32 = 8 * 1024;
+
 /// A listening socket at an address.
 ///
 /// # Errors
@@ -28,6 +32,7 @@ pub(crate) fn listen(address: IpAddr, port: u16) -> io::Result<mio::net::TcpList
     socket.set_nonblocking(true)?;
     // Before the connections begin, because their windows are scaled for it. They inherit it.
     socket.set_recv_buffer_size(RECEIVED_BYTES)?;
+    socket.set_tcp_mss(SEGMENT_BYTES)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(mio::net::TcpListener::from_std(socket.into()))
