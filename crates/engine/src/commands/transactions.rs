@@ -197,11 +197,12 @@ fn abort(call: &mut Call<'_>, error: CommandError) -> Outcome {
 /// Whether a transaction may run in one hold: few commands, none of which takes several steps, few
 /// keys, all in the selected database.
 fn is_small(transaction: &Transaction, watches: &[Watch], session: &Session) -> bool {
+    let is_short = transaction.len() <= COMMANDS_AT_ONCE && watches.len() <= HELD_KEYS_MAX;
+    if !is_short || transaction.bytes > BYTES_AT_ONCE {
+        return false;
+    }
     let mut keys = watches.len();
-    transaction.len() <= COMMANDS_AT_ONCE
-        && transaction.bytes <= BYTES_AT_ONCE
-        && keys <= HELD_KEYS_MAX
-        && watches.iter().all(|watch| watch.database == session.database)
+    watches.iter().all(|watch| watch.database == session.database)
         && transaction.iter().all(|queued| {
             let args = queued.request.args();
             keys += queued.command.row.keys.count(args);
