@@ -75,7 +75,7 @@ const ARGUMENTS_AT_ONCE: usize = 1024;
 /// How long a worker sleeps when nothing happens: active expiry looks this often.
 const IDLE: Duration = Duration::from_millis(10);
 
-/// How long a worker stays awake when it has nothing to do, microseconds.
+/// How long a single worker stays awake when it has nothing to do, microseconds.
 const AWAKE_US: u64 = 3;
 
 /// The shortest sleep: what the system's call counts in.
@@ -193,7 +193,9 @@ impl Loop {
     /// is spared the work of waking this thread.
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
         let deadline = self.deadline(AWAKE_US);
-        let mut timeout = Duration::ZERO;
+        // Several workers share the requests: each of them has much less of a chance.
+        let stays_awake = self.inboxes.len() == 1 || self.has_work();
+        let mut timeout = if stays_awake { Duration::ZERO } else { self.sleep().max(SLEEP_MIN) };
         loop {
             match self.poll.poll(events, Some(timeout)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
