@@ -236,22 +236,17 @@ impl<const B: usize, const F: usize> ListOf<B, F> {
             _ => Place::At(index),
         };
         let Root { tree, spare } = self.unique_root();
-        let is_end = !matches!(place, Place::At(_));
-        if is_end && tree.end_leaf(place).is_some_and(ListLeaf::gives_easily) {
-            tree.update_end(place, u64::MAX, |leaf| {
-                let leaf = unique_leaf(leaf);
-                let last = leaf.len() - 1;
-                leaf.take(if place == Place::Front { 0 } else { last }, taken);
-            });
-            return true;
-        }
-        let ((), emptied) = tree.update(place, |leaf, position| {
+        let take = |leaf: &mut Arc<ListLeaf<B>>, position: usize| {
             let leaf = unique_leaf(leaf);
             // The position of `Back` is the end, one behind the last element.
             let position = position.min(leaf.len() - 1);
             leaf.take(position, taken);
-            ((), None)
-        });
+        };
+        if place.is_end() && tree.end_leaf(place).is_some_and(ListLeaf::gives_easily) {
+            tree.update_end(place, u64::MAX, take);
+            return true;
+        }
+        let ((), emptied) = tree.update(place, |leaf, position| (take(leaf, position), None));
         *spare = spare.take().or(emptied);
         true
     }
@@ -378,12 +373,9 @@ impl<const B: usize, const F: usize> ListOf<B, F> {
             *tree = Tree::from_leaf(leaf_of(place, payload, spare));
             return;
         }
-        let is_end = !matches!(place, Place::At(_) | Place::Gap(_));
-        if is_end && tree.end_leaf(place).is_some_and(|leaf| leaf.takes_easily(&payload)) {
-            return tree.update_end(place, 1, |leaf| {
-                let leaf = unique_leaf(leaf);
-                let position = if place == Place::Front { 0 } else { leaf.len() };
-                leaf.insert(position, payload);
+        if place.is_end() && tree.end_leaf(place).is_some_and(|leaf| leaf.takes_easily(&payload)) {
+            return tree.update_end(place, 1, |leaf, position| {
+                unique_leaf(leaf).insert(position, payload);
             });
         }
         tree.update(place, |leaf, position| {

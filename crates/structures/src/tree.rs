@@ -258,7 +258,8 @@ impl<L: Leaf, const F: usize> Tree<L, F> {
             match node {
                 Node::Leaf(leaf) => return Some(leaf),
                 Node::Inner(inner) => {
-                    node = inner.child(if place == Place::Front { 0 } else { inner.len() - 1 });
+                    let (slot, _) = inner.locate(place);
+                    node = inner.child(slot);
                 }
             }
         }
@@ -318,7 +319,7 @@ impl<L: Leaf, const F: usize> Tree<L, F> {
 
 impl Place {
     /// Whether this is an end of the sequence.
-    fn is_end(self) -> bool {
+    pub(crate) fn is_end(self) -> bool {
         matches!(self, Place::Front | Place::Back)
     }
 

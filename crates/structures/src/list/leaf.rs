@@ -225,11 +225,11 @@ impl<const B: usize> ListLeaf<B> {
     }
 
     /// Calls `visit` with the elements from `position` on until it breaks.
-    pub(super) fn for_each_from<R>(
+    pub(super) fn for_each_from(
         &self,
         position: usize,
-        visit: &mut impl FnMut(Item<'_>) -> ControlFlow<R>,
-    ) -> ControlFlow<R> {
+        visit: &mut impl FnMut(Item<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let mut offset = self.offset(position);
         let mut place = self.slab_place(position);
         let mut visited = 0;
@@ -245,22 +245,21 @@ impl<const B: usize> ListLeaf<B> {
         flow
     }
 
-    /// Calls `visit` with the elements at `positions` in runs until it breaks.
+    /// Calls `visit` with the elements at `positions` in runs until it breaks. May break itself if
+    /// they end within the leaf: then nobody wants those behind.
     pub(super) fn for_each_run(
         &self,
         positions: Range<usize>,
         visit: &mut impl FnMut(Run<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         if self.slab.is_some() {
-            let mut left = positions.len();
-            return match self.for_each_from(positions.start, &mut |item| {
-                visit(Run::Alone(item)).map_break(Some)?;
-                left -= 1;
-                if left == 0 { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
-            }) {
-                ControlFlow::Break(Some(())) => ControlFlow::Break(()),
-                ControlFlow::Break(None) | ControlFlow::Continue(()) => ControlFlow::Continue(()),
-            };
+            let mut next = positions.start;
+            return self.for_each_from(positions.start, &mut |item| {
+                visit(Run::Alone(item))?;
+                next += 1;
+                let is_over = next == positions.end && next < self.len();
+                if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
         }
         work::add(positions.len() as u64 / VISITS_PER_UNIT);
         let start = self.offset(positions.start);

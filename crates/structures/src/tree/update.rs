@@ -53,7 +53,7 @@ impl<L: Leaf, const F: usize> Tree<L, F> {
     }
 
     /// Lets `change` work on the leaf at one end, which makes the tree `change_in_count` elements
-    /// longer (modulo 2^64) and nothing else: it neither splits nor empties the leaf, and the bytes
+    /// longer (modulo 2^64) and nothing else: as in [`Tree::update`], but it neither splits nor empties the leaf, and the bytes
     /// allocated stay the same. One descent, without the repairs of [`Tree::update`]: what pushes
     /// and pops at the ends of long lists mostly need. O(log n).
     ///
@@ -64,7 +64,7 @@ impl<L: Leaf, const F: usize> Tree<L, F> {
         &mut self,
         place: Place,
         change_in_count: u64,
-        change: impl FnOnce(&mut Arc<L>) -> R,
+        change: impl FnOnce(&mut Arc<L>, usize) -> R,
     ) -> R {
         assert!(place.is_end(), "only ends are found without counting");
         let mut node = self.root.as_mut().expect("an empty tree has no leaf to update");
@@ -72,10 +72,13 @@ impl<L: Leaf, const F: usize> Tree<L, F> {
         self.extent.count = self.extent.count.wrapping_add(change_in_count);
         loop {
             match node {
-                Node::Leaf(leaf) => return change(leaf),
+                Node::Leaf(leaf) => {
+                    let position = place.position_in_leaf(&**leaf);
+                    return change(leaf, position);
+                }
                 Node::Inner(inner) => {
                     let inner = Arc::make_mut(inner);
-                    let slot = if place == Place::Front { 0 } else { inner.len() - 1 };
+                    let (slot, _) = inner.locate(place);
                     inner.adjust(slot, Extent { count: change_in_count, bytes: 0 });
                     node = inner.child_mut(slot);
                 }
