@@ -4,6 +4,7 @@
 //! The modules are listed in the order in which to read them.
 
 mod statistics;
+mod choice;
 mod process;
 mod client;
 mod server;

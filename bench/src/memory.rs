@@ -11,6 +11,7 @@ use clap::Args;
 use resp::write_request;
 use serde_json::{Value, json};
 
+use crate::choice::choose;
 use crate::client::Client;
 use crate::output::{Column, Json, Table, cell};
 use crate::process::resident_bytes;
@@ -95,7 +96,7 @@ struct Bytes {
 
 /// Runs the bench.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    let cases = choose(&options.only)?;
+    let cases = choose(CASES, "case", |case| case.name, &options.only)?;
     let json = Json::create(options.json.as_deref())?;
     let table = Table::new(COLUMNS, cases.len() * 2);
     // Whole batches, so that every case has as many elements as it says.
@@ -171,15 +172,6 @@ fn value(number: usize) -> String {
 fn write_batch(command: &str, first: usize, make: fn(usize) -> String, out: &mut Vec<u8>) {
     let words = [command.to_owned(), "big".to_owned()].into_iter();
     write_request(out, &words.chain((first..first + BATCH).map(make)).collect::<Vec<_>>());
-}
-
-fn choose(only: &[String]) -> Result<Vec<&'static Case>, String> {
-    if let Some(unknown) = only.iter().find(|name| !CASES.iter().any(|case| case.name == **name)) {
-        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
-        return Err(format!("--only: no case is called {unknown}; there are {}", names.join(" ")));
-    }
-    let chosen = |case: &&Case| only.is_empty() || only.iter().any(|name| name == case.name);
-    Ok(CASES.iter().filter(chosen).collect())
 }
 
 #[cfg(test)]

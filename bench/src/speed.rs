@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::choice::choose;
 use crate::output::{Column, Json, Table, cell};
 use crate::server::{Server, Subject, require};
 use crate::statistics::median;
@@ -72,7 +73,7 @@ pub(crate) struct Options {
 
 /// Runs the bench.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    let tests = choose(&options.only)?;
+    let tests = choose(TESTS, "test", |test| test.name, &options.only)?;
     require("redis-benchmark", "redis-tools")?;
     let json = Json::create(options.json.as_deref())?;
     // The order of the fields of `Round`.
@@ -185,15 +186,6 @@ fn ratio(own: f64, other: f64) -> f64 {
     if other > 0.0 { own / other } else { 0.0 }
 }
 
-fn choose(only: &[String]) -> Result<Vec<&'static Test>, String> {
-    if let Some(unknown) = only.iter().find(|name| !TESTS.iter().any(|test| test.name == **name)) {
-        let names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
-        return Err(format!("--only: no test is called {unknown}; there are {}", names.join(" ")));
-    }
-    let chosen = |test: &&Test| only.is_empty() || only.iter().any(|name| name == test.name);
-    Ok(TESTS.iter().filter(chosen).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,7 +202,9 @@ mod tests {
 
     #[test]
     fn an_unknown_test_is_told() {
-        let text = choose(&["nothing".to_owned()]).err().unwrap_or_default();
+        let text = choose(TESTS, "test", |test| test.name, &["nothing".to_owned()])
+            .err()
+            .unwrap_or_default();
         assert!(text.contains("no test is called nothing; there are set get"), "{text}");
     }
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::choice::choose;
 use crate::output::{Column, Json, Table, cell, say};
 use crate::server::{Flush, Server, Subject};
 use measure::{Measurement, Plan};
@@ -89,7 +90,7 @@ pub(crate) struct Options {
 
 /// Runs the bench.
 pub(crate) fn run(options: &Options) -> Result<(), String> {
-    let chosen = choose(&options.only)?;
+    let chosen = choose(SCENARIOS, "scenario", |scenario| scenario.name, &options.only)?;
     if options.list {
         chosen
             .iter()
@@ -208,20 +209,6 @@ impl Row<'_> {
             "failure": self.failure,
         })
     }
-}
-
-fn choose(only: &[String]) -> Result<Vec<&'static Scenario>, String> {
-    let known = |name: &String| SCENARIOS.iter().any(|scenario| scenario.name == name);
-    if let Some(unknown) = only.iter().find(|name| !known(name)) {
-        let names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
-        return Err(format!(
-            "--only: no scenario is called {unknown}; there are {}",
-            names.join(" ")
-        ));
-    }
-    let chosen =
-        |scenario: &&Scenario| only.is_empty() || only.iter().any(|name| name == scenario.name);
-    Ok(SCENARIOS.iter().filter(chosen).collect())
 }
 
 fn servers(options: &Options) -> Result<Vec<Server>, String> {
