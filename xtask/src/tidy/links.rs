@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{File, Tree, normalized};
+use super::{File, Tree, lines_outside_of_fences, normalized};
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     tree.with_extension("md").flat_map(|file| check_file(tree, file)).collect()
@@ -11,20 +11,12 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
 fn check_file(tree: &Tree, file: &File) -> Vec<String> {
     let folder = Path::new(&file.path).parent().unwrap_or(Path::new(""));
     let mut offences = Vec::new();
-    let mut fenced = false;
-    for (index, line) in file.text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        }
-        if fenced {
-            continue;
-        }
+    for (number, line) in lines_outside_of_fences(&file.text) {
         for target in targets(line) {
             if !leads_somewhere(tree, folder, target) {
                 offences.push(format!(
                     "{}:{}: the link to `{target}` leads nowhere: mend or remove it",
-                    file.path,
-                    index + 1
+                    file.path, number
                 ));
             }
         }

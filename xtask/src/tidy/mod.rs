@@ -109,6 +109,17 @@ pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     Ok(RULES.iter().map(|(rule, check)| Finding { rule, offences: check(&tree) }).collect())
 }
 
+/// The lines of a document outside of its fenced blocks, with their numbers from 1.
+fn lines_outside_of_fences(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    let outside = move |&(_, line): &(usize, &str)| {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        !fenced
+    };
+    (1..).zip(text.lines()).filter(outside)
+}
+
 /// `path` with `.` and `..` taken out, with slashes; nothing when it leaves the project.
 fn normalized(path: &Path) -> Option<String> {
     let mut clean = PathBuf::new();

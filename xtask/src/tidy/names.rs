@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use super::source::{blanked, is_word};
-use super::{File, Tree};
+use super::{File, Tree, lines_outside_of_fences};
 
 /// Crates that are not ours: their names are theirs.
 const FOREIGN: &[&str] = &["std", "core", "clippy", "mio", "tokio"];
@@ -24,17 +24,10 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
 
 fn check_file(tree: &Tree, words: &HashSet<String>, file: &File) -> Vec<String> {
     let mut offences = Vec::new();
-    let mut fenced = false;
-    for (index, line) in file.text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        }
-        if fenced {
-            continue;
-        }
+    for (number, line) in lines_outside_of_fences(&file.text) {
         // Every second part between backquotes is code.
         for span in line.split('`').skip(1).step_by(2) {
-            let at = format!("{}:{}", file.path, index + 1);
+            let at = format!("{}:{}", file.path, number);
             if is_path(span) && !exists(tree, span) {
                 offences.push(format!("{at}: there is no file `{span}`: say where it is now"));
             } else if is_item(span)
