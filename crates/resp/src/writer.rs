@@ -89,6 +89,25 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// The same from the last one to the first.
+    ///
+    /// # Panics
+    /// If the lengths sum up to more than there is.
+    pub fn bulks_back(
+        &mut self,
+        mut bytes: &[u8],
+        lengths: impl ExactSizeIterator<Item = usize> + DoubleEndedIterator,
+    ) {
+        self.out.reserve(bytes.len() + lengths.len() * 16);
+        for length in lengths.rev() {
+            let (rest, one) = bytes.split_at(bytes.len() - length);
+            self.bulk_header(length as u64);
+            self.out.extend_from_slice(one);
+            self.end();
+            bytes = rest;
+        }
+    }
+
     /// A bulk string that reads as the decimal of `value`.
     pub fn bulk_int(&mut self, value: i64) {
         self.bulk(itoa::Buffer::new().format(value).as_bytes());
@@ -283,6 +302,8 @@ mod tests {
         let lengths = || vec![1, 0, 12, 2].into_iter();
         let side_by_side = r"$1\r\na\r\n$0\r\n\r\n$12\r\n0123456789ab\r\n$2\r\nyz\r\n";
         check_both(|w| w.bulks(b"a0123456789abyz", lengths()), side_by_side);
+        let reversed = r"$2\r\nyz\r\n$12\r\n0123456789ab\r\n$0\r\n\r\n$1\r\na\r\n";
+        check_both(|w| w.bulks_back(b"a0123456789abyz", lengths()), reversed);
         check_both(|w| w.array(987), r"*987\r\n");
         let streamed = |w: &mut Writer<'_>| {
             w.bulk_header(4);

@@ -315,18 +315,21 @@ impl<const B: usize, const F: usize> ListOf<B, F> {
         });
     }
 
-    /// Calls `visit` with the element `index`, the one before it and so on until it breaks or the
-    /// first element was visited. One descent, then O(1) per element.
-    pub fn for_each_back_from(
+    /// The same from the last run to the first; within a run the elements have their order.
+    pub fn for_each_run_back(
         &self,
-        index: u64,
-        mut visit: impl FnMut(Item<'_>) -> ControlFlow<()>,
+        range: Range<u64>,
+        mut visit: impl FnMut(Run<'_>) -> ControlFlow<()>,
     ) {
-        if let Some(root) = &self.root {
-            let _ = root
-                .tree
-                .visit_back_from(index, |leaf, from| leaf.for_each_back_from(from, &mut visit));
-        }
+        let end = range.end.min(self.len());
+        let Some(root) = self.root.as_ref().filter(|_| range.start < end) else { return };
+        let mut left = end - range.start;
+        let _ = root.tree.visit_back_from(end - 1, |leaf, last| {
+            let from = (last + 1).saturating_sub(left as usize);
+            left -= (last + 1 - from) as u64;
+            leaf.for_each_run_back(from..last + 1, &mut visit)?;
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
     }
 
     /// Frees about `budget_nodes` nodes (at least one) and returns whether nothing is left. Nodes

@@ -2,6 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
+use resp::{Protocol, Writer};
 use structures::big_string::BigString;
 use structures::list::{Block, Element, Item, List, Run};
 use structures::object::Object;
@@ -250,26 +251,31 @@ impl ListStream {
 
     fn encode_elements(&mut self, out: &mut Vec<u8>, upto: usize) {
         let ListStream { list, range, element, .. } = self;
-        if self.backwards {
-            list.for_each_back_from(range.end - 1, |item| {
-                *element = encode(item, out);
-                range.end -= 1;
-                continue_if(!range.is_empty() && element.is_none() && out.len() < upto)
-            });
-        } else {
-            list.for_each_run(range.clone(), |run| {
-                match run {
-                    Run::Inline(bytes, lengths) => {
-                        range.start += lengths.len() as u64;
-                        resp::Writer::new(out, resp::Protocol::Resp2).bulks(bytes, lengths);
+        let (backwards, all) = (self.backwards, range.clone());
+        let visit = |run: Run<'_>| {
+            let taken = match run {
+                Run::Inline(bytes, lengths) => {
+                    let (count, mut writer) = (lengths.len(), Writer::new(out, Protocol::Resp2));
+                    match backwards {
+                        false => writer.bulks(bytes, lengths),
+                        true => writer.bulks_back(bytes, lengths),
                     }
-                    Run::Alone(item) => {
-                        *element = encode(item, out);
-                        range.start += 1;
-                    }
+                    count as u64
                 }
-                continue_if(element.is_none() && out.len() < upto)
-            });
+                Run::Alone(item) => {
+                    *element = encode(item, out);
+                    1
+                }
+            };
+            match backwards {
+                false => range.start += taken,
+                true => range.end -= taken,
+            }
+            continue_if(element.is_none() && out.len() < upto)
+        };
+        match backwards {
+            false => list.for_each_run(all, visit),
+            true => list.for_each_run_back(all, visit),
         }
     }
 }
@@ -277,7 +283,7 @@ impl ListStream {
 /// Writes a short element; a long one is to be streamed.
 fn encode(item: Item<'_>, out: &mut Vec<u8>) -> Option<StringStream> {
     match item {
-        Item::Bytes(bytes) => resp::Writer::new(out, resp::Protocol::Resp2).bulk(bytes),
+        Item::Bytes(bytes) => Writer::new(out, Protocol::Resp2).bulk(bytes),
         Item::Big(string) => return Some(StringStream::new(BigString::clone(string))),
     }
     None

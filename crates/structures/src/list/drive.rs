@@ -341,24 +341,24 @@ impl<'a, const B: usize, const F: usize> Driver<'a, B, F> {
         let forward = walk(&|visit| self.list.for_each_from(start as u64, visit));
         let expected = self.model[start..].iter().take(limit);
         assert!(forward.iter().eq(expected.map(|bytes| &**bytes)));
-        let backward = walk(&|visit| self.list.for_each_back_from(start as u64, visit));
-        let expected = self.model.get(..=start).unwrap_or_default().iter().rev().take(limit);
-        assert!(backward.iter().eq(expected.map(|bytes| &**bytes)));
-        let mut in_runs = Vec::new();
-        self.list.for_each_run(start as u64..(start + limit) as u64, |run| {
-            match run {
-                Run::Inline(mut bytes, lengths) => {
-                    for length in lengths {
-                        in_runs.push(bytes.split_off(..length).map(<[u8]>::to_vec));
-                    }
-                    assert!(bytes.is_empty(), "the lengths sum up to the run");
-                }
-                Run::Alone(item) => in_runs.push(Some(item.to_vec())),
-            }
+        self.walk_runs(start, limit);
+    }
+
+    fn walk_runs(&self, start: usize, limit: usize) {
+        let range = start as u64..(start + limit) as u64;
+        let mut seen = Vec::new();
+        self.list.for_each_run(range.clone(), |run| {
+            seen.extend(elements_of(run));
             ControlFlow::Continue(())
         });
         let expected = self.model[start..].iter().take(limit);
-        assert!(in_runs.iter().flatten().eq(expected.map(|bytes| &**bytes)));
+        assert!(seen.iter().eq(expected.clone().map(|bytes| &**bytes)));
+        seen.clear();
+        self.list.for_each_run_back(range, |run| {
+            seen.extend(elements_of(run).into_iter().rev());
+            ControlFlow::Continue(())
+        });
+        assert!(seen.iter().eq(expected.rev().map(|bytes| &**bytes)));
     }
 
     /// Frees a part of the list as the reaper does.
@@ -401,6 +401,18 @@ impl<'a, const B: usize, const F: usize> Driver<'a, B, F> {
         for (list, model) in &self.snapshots {
             list.check_invariants();
             compare(list, model);
+        }
+    }
+}
+
+fn elements_of(run: Run<'_>) -> Vec<Vec<u8>> {
+    match run {
+        Run::Alone(item) => vec![item.to_vec()],
+        Run::Inline(mut bytes, lengths) => {
+            let parts = lengths.map(|length| bytes.split_off(..length).expect("a part").to_vec());
+            let parts = parts.collect();
+            assert!(bytes.is_empty(), "the lengths sum up to the run");
+            parts
         }
     }
 }

@@ -53,10 +53,10 @@ pub enum Run<'a> {
     Alone(Item<'a>),
 }
 
-/// The lengths of the elements of a run, in bytes.
+/// The lengths of the elements of a run, in bytes; can be read from either end.
 pub struct Lengths<'a> {
     /// Little-endian, the last element's first.
-    pub(super) pairs: std::iter::Rev<std::slice::Iter<'a, [u8; 2]>>,
+    pub(super) pairs: std::slice::Iter<'a, [u8; 2]>,
 }
 
 impl Iterator for Lengths<'_> {
@@ -64,11 +64,18 @@ impl Iterator for Lengths<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<usize> {
-        self.pairs.next().map(|&pair| usize::from(u16::from_le_bytes(pair)))
+        self.pairs.next_back().map(|&pair| usize::from(u16::from_le_bytes(pair)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.pairs.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Lengths<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<usize> {
+        self.pairs.next().map(|&pair| usize::from(u16::from_le_bytes(pair)))
     }
 }
 

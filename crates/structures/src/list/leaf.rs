@@ -261,13 +261,36 @@ impl<const B: usize> ListLeaf<B> {
                 if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
         }
+        visit(self.run(positions))
+    }
+
+    /// The same from the last run to the first.
+    pub(super) fn for_each_run_back(
+        &self,
+        positions: Range<usize>,
+        visit: &mut impl FnMut(Run<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if self.slab.is_none() {
+            return visit(self.run(positions));
+        }
+        let mut left = positions.len();
+        self.for_each_back_from(positions.end - 1, &mut |item| {
+            visit(Run::Alone(item))?;
+            left -= 1;
+            let is_over = left == 0 && positions.start > 0;
+            if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    }
+
+    /// The elements at `positions`, none of which lies outside.
+    fn run(&self, positions: Range<usize>) -> Run<'_> {
         work::add(positions.len() as u64 / VISITS_PER_UNIT);
         let start = self.offset(positions.start);
         let bytes = &self.buffer[start..start + self.sum(positions.clone())];
         bytes.chunks(cache::LINE_BYTES).for_each(|line| cache::prefetch(line.as_ptr()));
         let column = B - positions.end * LENGTH_BYTES..B - positions.start * LENGTH_BYTES;
         let (pairs, _) = self.buffer[column].as_chunks::<LENGTH_BYTES>();
-        visit(Run::Inline(bytes, Lengths { pairs: pairs.iter().rev() }))
+        Run::Inline(bytes, Lengths { pairs: pairs.iter() })
     }
 
     /// Calls `visit` with the element at `position` and those before it until it breaks.

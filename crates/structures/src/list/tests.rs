@@ -229,11 +229,11 @@ fn walks_stop_where_they_are_told() {
         ControlFlow::Continue(())
     });
     assert_eq!(seen, 10);
-    list.for_each_back_from(5, |_| {
+    list.for_each_run_back(0..1000, |_| {
         seen += 1;
         if seen == 13 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert_eq!(seen, 13);
     list.for_each_from(1000, |_| panic!("beyond the end"));
-    list.for_each_back_from(1000, |_| panic!("beyond the end"));
+    list.for_each_run_back(1000..1001, |_| panic!("beyond the end"));
 }
