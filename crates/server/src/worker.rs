@@ -323,7 +323,7 @@ impl Loop {
         connection.unparsed = Vec::new();
         connection.unfinished = false;
         if let Some(request) = connection.parser.abandon() {
-            self.worker.garbage.push(Box::new(engine::lanes::DroppedRequest(request)));
+            self.worker.free_request(request);
         }
         self.worker.abandon(&mut connection.session);
         self.enqueue_task(at);

@@ -14,7 +14,7 @@ use crate::execution::worker::{Incoming, Worker};
 use crate::keyspace::hold::{Hold, Locked, Scope, Wanted};
 use crate::keyspace::locks::{Access, NOBODY, Owner};
 use crate::keyspace::lockset::{KEYS_PER_STEP, LockSet, NAME_BYTES_PER_STEP, Progress};
-use crate::lanes::{Discard, DroppedRequest};
+use crate::lanes::Discard;
 
 /// Bytes of a long argument that are made contiguous in one step.
 const FLATTEN_STEP_BYTES: usize = 64 * 1024;
@@ -377,13 +377,8 @@ impl Running {
     }
 
     fn free(&mut self, worker: &mut Worker) -> Step {
-        let large = |request: &Request| {
-            let args = request.args();
-            args.len() > KEYS_PER_STEP || args.total_bytes() > FLATTEN_STEP_BYTES
-        };
-        if self.request.as_ref().is_some_and(large) {
-            let request = self.request.take();
-            worker.garbage.extend(request.map(|request| Box::new(DroppedRequest(request)) as _));
+        if let Some(request) = self.request.take() {
+            worker.free_request(request);
         }
         if let Some(set) = self.locks.take_if(|set| set.is_large()) {
             worker.garbage.push(Box::new(set));

@@ -29,6 +29,9 @@ use crate::sync::atomic::Ordering;
 /// Values with at most this many nodes are freed where they were replaced, after the latches.
 const FREED_HERE_NODES: usize = 8;
 
+/// Blocks of a request that are freed at once; where there are more, the rest is freed elsewhere.
+const FREED_HERE_BLOCKS: usize = 8;
+
 /// Microseconds that a command may take in steps before others get their turn.
 const INLINE_US: u64 = 30;
 
@@ -344,10 +347,16 @@ impl Worker {
         }
     }
 
-    /// Frees a request: a large one elsewhere, piece by piece.
     #[inline]
     fn dispose(&mut self, incoming: Incoming<'_>) {
         if let Incoming::Owned(request) = incoming {
+            self.free_request(request);
+        }
+    }
+
+    /// Frees a request: a large one elsewhere, piece by piece.
+    pub fn free_request(&mut self, mut request: Request) {
+        if !request.drop_step(FREED_HERE_BLOCKS) {
             self.garbage.push(Box::new(DroppedRequest(request)));
         }
     }
