@@ -6,9 +6,14 @@ use engine::execution::session::Session;
 use engine::lanes::Discard;
 use mio::net::TcpStream;
 use resp::Parser;
+use socket2::SockRef;
 
-/// Bytes that one flush writes at most: its share of a turn.
+/// Bytes after which a flush ends: its share of a turn.
 const FLUSH_BYTES: usize = 64 * 1024;
+
+/// Bytes of one write. What is encoded at a time has about the bytes of a flush, and its end must
+/// not become a write, and a turn, of its own.
+const WRITE_BYTES: usize = 96 * 1024;
 
 /// A client, or what is left of one whose command must still complete.
 pub(crate) struct Connection {
@@ -31,6 +36,8 @@ pub(crate) struct Connection {
     pub(crate) overdue_ms: Option<i64>,
     /// In which queues it is.
     pub(crate) queued: Queued,
+    /// The kernel may hold packets back, as the system's congestion control wants it.
+    paced: bool,
 }
 
 /// Membership of the worker's queues, so that nobody is in one twice.
@@ -64,6 +71,7 @@ impl Connection {
             writable: true,
             overdue_ms: None,
             queued: Queued::default(),
+            paced: true,
         }
     }
 
@@ -93,6 +101,9 @@ impl Connection {
     /// # Errors
     /// The client is gone.
     pub(crate) fn flush(&mut self, garbage: &mut Vec<Box<dyn Discard>>) -> io::Result<usize> {
+        if self.paced && self.session.output.front_is_stream() {
+            self.stop_pacing();
+        }
         let Some(socket) = &mut self.socket else { return Ok(0) };
         let mut written = 0;
         while self.writable && written < FLUSH_BYTES {
@@ -100,7 +111,7 @@ impl Connection {
             if bytes.is_empty() {
                 break;
             }
-            let bytes = &bytes[..bytes.len().min(FLUSH_BYTES)];
+            let bytes = &bytes[..bytes.len().min(WRITE_BYTES)];
             match socket.write(bytes) {
                 Ok(count) => {
                     self.writable = count == bytes.len();
@@ -113,6 +124,18 @@ impl Connection {
             }
         }
         Ok(written)
+    }
+
+    /// For a long reply to a client on this machine, chooses the congestion control that holds
+    /// nothing back: there is no wire to be shared. BBR, the default of many systems, measures a
+    /// loopback connection at a fraction of what it can do, and paces it to that.
+    fn stop_pacing(&mut self) {
+        self.paced = false;
+        let is_local = self.session.info.peer.is_some_and(|peer| peer.ip().is_loopback());
+        if let Some(socket) = self.socket.as_ref().filter(|_| is_local) {
+            // Every Linux has it and allows it to everybody. Elsewhere the reply is only slower.
+            let _ = SockRef::from(socket).set_tcp_congestion(b"reno");
+        }
     }
 
     /// Whether there are replies and the socket takes them.
