@@ -2,8 +2,8 @@
 //!
 //! A write takes its sequence number while it holds the latches of its keys, so two writes to one
 //! key are numbered in the order in which they happened. The record itself may be put into the
-//! worker's box a little later; [`Merger`] waits until the numbers are gap-free. Nothing is built
-//! while nobody listens, only numbered.
+//! worker's part of the outlet a little later; [`Merger`] waits until the numbers are gap-free. While
+//! nobody listens, effects are only counted, by each worker for itself.
 //!
 //! A transaction of several steps is one record, numbered at its last step: [`collected`].
 
@@ -83,9 +83,18 @@ pub struct Record {
 
 /// Numbers effects and hands them over from the workers to the merger.
 pub struct Outlet {
+    /// The newest number that was given to an effect while somebody listened.
     sequence: CachePadded<AtomicU64>,
     attached: AtomicBool,
-    boxes: Box<[CachePadded<Mutex<Vec<Record>>>]>,
+    workers: Box<[CachePadded<WorkerOutlet>]>,
+}
+
+/// One worker's part of the outlet.
+#[derive(Default)]
+struct WorkerOutlet {
+    records: Mutex<Vec<Record>>,
+    /// Its effects while nobody listens: counted, because nobody needs their order.
+    unheard: AtomicU64,
 }
 
 impl Outlet {
@@ -94,7 +103,7 @@ impl Outlet {
         Outlet {
             sequence: CachePadded::new(AtomicU64::new(0)),
             attached: AtomicBool::new(false),
-            boxes: (0..workers).map(|_| CachePadded::default()).collect(),
+            workers: (0..workers).map(|_| CachePadded::default()).collect(),
         }
     }
 
@@ -104,28 +113,29 @@ impl Outlet {
         self.attached.load(Ordering::Relaxed)
     }
 
-    /// The number of the newest effect.
+    /// The number of the newest effect: exact when nobody writes.
     pub fn sequence(&self) -> u64 {
-        self.sequence.load(Ordering::Relaxed)
+        let unheard = self.workers.iter().map(|one| one.unheard.load(Ordering::Relaxed));
+        self.sequence.load(Ordering::Relaxed) + unheard.sum::<u64>()
     }
 
-    /// The next number. The caller holds the latches of what it changed, or the gate.
+    /// The next number. The caller holds the latches of what it changed, or the gate. It means
+    /// nothing while nobody listens: then the effect is only counted.
     #[inline]
-    pub(crate) fn next(&self) -> u64 {
+    pub(crate) fn next(&self, worker: usize) -> u64 {
+        if !self.is_attached() {
+            // Nobody else writes it.
+            let unheard = &self.workers[worker].unheard;
+            unheard.store(unheard.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            return 0;
+        }
         #[cfg(not(all(shuttle, planted_bug = "effects")))]
         return self.take_number();
         #[cfg(all(shuttle, planted_bug = "effects"))]
         return 0;
     }
 
-    #[inline]
     fn take_number(&self) -> u64 {
-        if self.boxes.len() == 1 {
-            // A single worker takes all numbers: what no other thread writes needs no lock.
-            let next = self.sequence.load(Ordering::Relaxed) + 1;
-            self.sequence.store(next, Ordering::Relaxed);
-            return next;
-        }
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -133,12 +143,14 @@ impl Outlet {
     pub(crate) fn publish(&self, worker: usize, records: &mut Vec<Record>) {
         #[cfg(all(shuttle, planted_bug = "effects"))]
         records.iter_mut().for_each(|record| record.sequence = self.take_number());
-        self.boxes[worker].lock().append(records);
+        self.workers[worker].records.lock().append(records);
     }
 
     /// Starts to listen. Called before the first command, or under the gate: no number may have
     /// been taken whose record will be missing.
     pub fn attach(&self) -> Merger {
+        self.sequence.store(self.sequence(), Ordering::Relaxed);
+        self.workers.iter().for_each(|one| one.unheard.store(0, Ordering::Relaxed));
         self.attached.store(true, Ordering::Relaxed);
         Merger { next: self.sequence() + 1, waiting: BTreeMap::new(), selected: None }
     }
@@ -154,8 +166,8 @@ pub struct Merger {
 impl Merger {
     /// Appends to `out` what can be ordered now. Returns the number of records that it appended.
     pub fn drain(&mut self, outlet: &Outlet, out: &mut Vec<u8>) -> usize {
-        for one in &outlet.boxes {
-            let records = std::mem::take(&mut *one.lock());
+        for one in &outlet.workers {
+            let records = std::mem::take(&mut *one.records.lock());
             self.waiting.extend(records.into_iter().map(|record| (record.sequence, record)));
         }
         let mut appended = 0;

@@ -51,7 +51,7 @@ pub struct Keyspace {
 impl Keyspace {
     /// A keyspace of `databases` empty databases, for `workers` threads.
     pub fn new(workers: usize, databases: usize, shard_by: ShardBy) -> Keyspace {
-        Keyspace {
+        let keyspace = Keyspace {
             gate: Gate::new(workers, databases),
             outlet: Outlet::new(workers),
             wide: (0..databases).map(|_| Mutex::new(Lock::default())).collect(),
@@ -59,7 +59,14 @@ impl Keyspace {
             expired_kept_until_ms: AtomicI64::new(0),
             shard_by,
             workers,
-        }
+        };
+        keyspace.prepare(0, 0);
+        keyspace
+    }
+
+    /// Makes the shards of the database at `index` if it was never used.
+    pub(crate) fn prepare(&self, worker: usize, index: usize) {
+        self.gate.enter(worker).databases[index].prepare();
     }
 
     /// The outlet of all changes.

@@ -13,6 +13,9 @@ use crate::lanes::Discard;
 /// Bytes that are encoded ahead of a client that does not read.
 pub const ENCODED_AHEAD_BYTES: usize = 64 * 1024;
 
+/// Room for the last element of a piece, which may go beyond that.
+const PIECE_SPARE_BYTES: usize = 8 * 1024;
+
 /// A finished segment of small replies is cut at this size, so that no buffer is ever copied whole
 /// because it had to grow.
 const SEGMENT_BYTES: usize = 64 * 1024;
@@ -41,6 +44,8 @@ pub struct Output {
     sent: usize,
     queued_bytes: usize,
     pinned_bytes: u64,
+    /// The buffer of the last piece of a stream, for the next piece.
+    piece: Vec<u8>,
 }
 
 impl Output {
@@ -71,7 +76,8 @@ impl Output {
                     self.queue.pop_front();
                 }
                 Segment::Stream(stream) => {
-                    let mut bytes = Vec::with_capacity(ENCODED_AHEAD_BYTES + 1024);
+                    let mut bytes = std::mem::take(&mut self.piece);
+                    bytes.reserve(ENCODED_AHEAD_BYTES + PIECE_SPARE_BYTES);
                     if stream.encode(&mut bytes, ENCODED_AHEAD_BYTES) {
                         self.pinned_bytes -= stream.pinned_bytes();
                         if let Some(Segment::Stream(stream)) = self.queue.pop_front() {
@@ -97,7 +103,11 @@ impl Output {
                 self.queued_bytes -= count;
                 if self.sent == bytes.len() {
                     self.sent = 0;
-                    self.queue.pop_front();
+                    let sent = self.queue.pop_front();
+                    if let (Some(Segment::Bytes(mut sent)), true) = (sent, self.front_is_stream()) {
+                        sent.clear();
+                        self.piece = sent;
+                    }
                 }
             }
             _ => {
@@ -114,18 +124,23 @@ impl Output {
         matches!(self.queue.front(), Some(Segment::Stream(_)))
     }
 
+    /// Whether a stream is under way: what waits to be sent is a piece of it, or it is the next.
+    pub fn is_streaming(&self) -> bool {
+        self.queue.iter().take(2).any(|segment| matches!(segment, Segment::Stream(_)))
+    }
+
     /// Lends a buffer for small replies; [`Output::take_tail`] gives it back. An idle connection
     /// keeps none.
-    pub fn lend_tail(&mut self, buffer: &mut Vec<u8>) {
+    pub fn lend_tail(&mut self, buffers: &mut Vec<Vec<u8>>) {
         if self.tail.capacity() == 0 {
-            std::mem::swap(&mut self.tail, buffer);
+            self.tail = buffers.pop().unwrap_or_else(|| Vec::with_capacity(16384));
         }
     }
 
     /// Takes the buffer back if it is empty.
-    pub fn take_tail(&mut self, buffer: &mut Vec<u8>) {
-        if self.tail.is_empty() && buffer.capacity() == 0 {
-            std::mem::swap(&mut self.tail, buffer);
+    pub fn take_tail(&mut self, buffers: &mut Vec<Vec<u8>>) {
+        if self.tail.is_empty() && self.tail.capacity() > 0 && buffers.len() < buffers.capacity() {
+            buffers.push(std::mem::take(&mut self.tail));
         }
     }
 
@@ -136,7 +151,7 @@ impl Output {
                 garbage.push(stream);
             }
         }
-        self.tail = Vec::new();
+        (self.tail, self.piece) = (Vec::new(), Vec::new());
         (self.sent, self.queued_bytes, self.pinned_bytes) = (0, 0, 0);
     }
 

@@ -45,6 +45,16 @@ fn strings() {
     });
 }
 
+/// Requests of one command for one key share a hold; each has an effect of its own.
+#[test]
+fn repeated() {
+    support::check(800, || {
+        let first = ["APPEND a 1", "APPEND a 2", "APPEND a 3", "INCR b", "INCR b", "APPEND a 4"];
+        let second = ["APPEND a 5", "APPEND a 6", "INCR a", "INCR a", "RPUSH b x", "RPUSH b y"];
+        run(&[first.into(), vec!["INCR a", "INCR a"]], &[second.into(), vec!["DEL b"]]);
+    });
+}
+
 #[test]
 fn lists() {
     support::check(600, || {

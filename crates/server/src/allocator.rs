@@ -32,8 +32,8 @@ const NODE_BYTES: usize = 4096;
 /// Smaller requests than this are of another size class.
 const NODE_BYTES_MIN: usize = 3584 + 1;
 
-/// Nodes of a full reserve.
-const RESERVE_NODES: usize = 64;
+/// Nodes of a full reserve: more than a connection's batch of requests, or a step, uses up.
+const RESERVE_NODES: usize = 128;
 
 #[repr(align(128))]
 struct Counter(AtomicI64);
@@ -60,6 +60,16 @@ pub struct CountingAllocator;
 pub(crate) fn allocated_bytes() -> u64 {
     let sum: i64 = ALLOCATED.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum();
     sum.max(0) as u64
+}
+
+/// The same as [`refill_reserve`] when half of it is used up.
+#[inline]
+pub(crate) fn top_up_reserve() {
+    // SAFETY: only this thread reaches the cell, and nothing is called while the reference lives.
+    let count = RESERVE.with(|reserve| unsafe { (*reserve.get()).count });
+    if count < RESERVE_NODES / 2 {
+        refill_reserve();
+    }
 }
 
 /// Fills the calling thread's reserve with touched nodes. Called outside of latches.

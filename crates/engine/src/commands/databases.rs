@@ -85,6 +85,7 @@ fn select(call: &mut Call<'_>) -> Outcome {
     if !(0..call.worker.engine.keyspace.databases() as i64).contains(&index) {
         return Err(errors::DATABASE_OUT_OF_RANGE);
     }
+    call.worker.engine.keyspace.prepare(call.worker.id, index as usize);
     call.session.database = index as u8;
     call.reply().writer().simple("OK");
     Ok(Flow::Done)
@@ -117,6 +118,8 @@ fn has_reserved(cx: &TaskContext<'_>, mut indexes: impl Iterator<Item = usize>) 
 
 /// FLUSHALL: every database is replaced by an empty one.
 struct FlushTask {
+    /// What comes in the place of the databases.
+    empty: Vec<Arc<Database>>,
     /// Watched keys must be looked up, so the databases are closed meanwhile.
     reserves: bool,
     /// Of the databases that are exchanged already.
@@ -131,7 +134,23 @@ impl FlushTask {
             2 if parse::is(args.get(1), "async") || parse::is(args.get(1), "sync") => {}
             _ => return Err(errors::SYNTAX),
         }
-        Ok(Box::new(FlushTask { reserves: false, exchanges: Vec::new(), exchanged: false }))
+        Ok(Box::new(FlushTask {
+            empty: Vec::new(),
+            reserves: false,
+            exchanges: Vec::new(),
+            exchanged: false,
+        }))
+    }
+
+    /// Makes the database that will be at the next index. The shards of one that is in use are made
+    /// here and now, so that no hold has to.
+    fn prepare(&mut self, cx: &TaskContext<'_>) {
+        let keyspace = &cx.worker.engine.keyspace;
+        let database = Database::new(keyspace.workers());
+        if keyspace.gate.enter(cx.worker.id).databases[self.empty.len()].is_prepared() {
+            database.prepare();
+        }
+        self.empty.push(Arc::new(database));
     }
 
     /// Exchanges all databases. Returns false if one is watched and not closed to others.
@@ -139,11 +158,9 @@ impl FlushTask {
         let engine = cx.worker.engine.clone();
         let keyspace = &engine.keyspace;
         let reserved = has_reserved(cx, 0..keyspace.databases());
-        let empty: Vec<Arc<Database>> = (0..keyspace.databases())
-            .map(|_| Arc::new(Database::new(keyspace.workers())))
-            .collect();
+        let empty = &self.empty;
         let mut former = Vec::with_capacity(empty.len());
-        let numbered = cx.worker.ledger.transaction.is_none();
+        let (worker, numbered) = (cx.worker.id, cx.worker.ledger.transaction.is_none());
         let sequence = keyspace.gate.exclusively(|cut| {
             if !reserved && (0..empty.len()).any(|index| cut.database(index).is_watched()) {
                 return None;
@@ -151,11 +168,11 @@ impl FlushTask {
             for (index, database) in empty.iter().enumerate() {
                 former.push(cut.replace(index, database));
             }
-            Some(if numbered { keyspace.outlet.next() } else { 0 })
+            Some(if numbered { keyspace.outlet.next(worker) } else { 0 })
         });
         let Some(sequence) = sequence else { return false };
         record(cx, sequence, &[b"FLUSHALL"]);
-        for (former, now) in former.into_iter().zip(empty) {
+        for (former, now) in former.into_iter().zip(self.empty.drain(..)) {
             if former.is_watched() {
                 self.exchanges.push(Exchange::new(former, now));
             } else {
@@ -169,6 +186,10 @@ impl FlushTask {
 impl Task for FlushTask {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
         if !self.exchanged {
+            if self.empty.len() < cx.worker.engine.keyspace.databases() {
+                self.prepare(cx);
+                return Ok(Step::Again);
+            }
             self.exchanged = self.exchange(cx);
             self.reserves = !self.exchanged;
             return Ok(if self.exchanged { Step::Again } else { Step::TakeLocks });
@@ -217,7 +238,7 @@ impl SwapTask {
         let engine = cx.worker.engine.clone();
         let indexes = [usize::from(self.first), usize::from(self.second)];
         let reserved = has_reserved(cx, indexes.into_iter());
-        let numbered = cx.worker.ledger.transaction.is_none();
+        let (worker, numbered) = (cx.worker.id, cx.worker.ledger.transaction.is_none());
         let swapped = engine.keyspace.gate.exclusively(|cut| {
             let is_watched = indexes.iter().any(|&index| cut.database(index).is_watched());
             if is_watched && !reserved {
@@ -225,7 +246,7 @@ impl SwapTask {
             }
             cut.swap(indexes[0], indexes[1]);
             let objects = is_watched.then(|| indexes.map(|index| Arc::clone(cut.database(index))));
-            Some((if numbered { engine.keyspace.outlet.next() } else { 0 }, objects))
+            Some((if numbered { engine.keyspace.outlet.next(worker) } else { 0 }, objects))
         });
         let Some((sequence, objects)) = swapped else { return false };
         let request = cx.request;

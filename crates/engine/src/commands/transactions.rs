@@ -435,7 +435,7 @@ impl ExecTask {
         let Some(transaction) = &self.transaction else { return Step::Done };
         let Some(queued) = transaction.get(self.next) else { return Step::Done };
         let (command, args) = (queued.command, queued.request.args());
-        let seed = TaskSeed { database: cx.session.database, protocol: cx.session.protocol };
+        let seed = cx.session.seed();
         if let Some(task) = &mut self.current {
             let mut inner = TaskContext {
                 worker: cx.worker,
@@ -513,7 +513,7 @@ impl ExecTask {
             return;
         }
         let outlet = &cx.worker.engine.keyspace.outlet;
-        let sequence = outlet.next();
+        let sequence = outlet.next(cx.worker.id);
         if outlet.is_attached() {
             let body = Body::Transaction(collected);
             cx.worker.ledger.records.push(Record { sequence, database: cx.database, body });

@@ -5,6 +5,7 @@ pub mod transaction;
 
 use resp::Protocol;
 
+use crate::execution::command::TaskSeed;
 use crate::execution::task::Running;
 use crate::keyspace::locks::Address;
 use crate::output::{Output, Reply};
@@ -51,6 +52,11 @@ impl Session {
             closing: false,
             info,
         }
+    }
+
+    /// What a task may know of it.
+    pub(crate) fn seed(&self) -> TaskSeed {
+        TaskSeed { database: self.database, protocol: self.protocol }
     }
 
     /// Writes the reply of the current command.

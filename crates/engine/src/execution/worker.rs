@@ -8,21 +8,19 @@ use arrayvec::ArrayVec;
 use resp::{Args, Request};
 
 use crate::errors::{self, CommandError};
-use crate::execution::command::{
-    Call, Command, Context, Flags, Flow, Keys, Outcome, Row, Run, TaskSeed,
-};
+use crate::execution::command::{Call, Command, Context, Flags, Flow, Handler, Outcome, Row, Run};
 use crate::execution::engine::Engine;
 use crate::execution::session::Session;
 use crate::execution::session::transaction::Queued;
 use crate::execution::task::{Start, Task};
 use crate::execution::unfinished::Unfinished;
-use crate::keyspace::hold::{Ledger, Locked, Scope, Wanted};
-use crate::keyspace::key::Key;
+use crate::keyspace::hold::{Hold, Ledger, Locked, Scope, Wanted};
 use crate::keyspace::locks::{NOBODY, Owner};
 use crate::keyspace::{HELD_KEYS_MAX, KEY_BYTES_MAX};
 use crate::lanes::{Discard, DroppedObject, DroppedRequest};
 use crate::observe::WorkerStats;
 use crate::observe::stalls::{LongHold, NOTABLE_HOLD_US};
+use crate::settings::Settings;
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 
@@ -34,9 +32,6 @@ const FREED_HERE_BLOCKS: usize = 8;
 
 /// Microseconds that a command may take in steps before others get their turn.
 const INLINE_US: u64 = 30;
-
-/// Requests of a pipeline that are looked at together before the first is executed.
-pub const LOOK_AHEAD: usize = 8;
 
 /// Turns below this count as computing all the time, nanoseconds: asking the system would cost more
 /// than many of them.
@@ -212,35 +207,6 @@ impl Worker {
         self.timers.first().map(|&(at_ms, _)| at_ms)
     }
 
-    /// Finds the commands of a pipeline's next requests and loads what they will look at.
-    #[inline]
-    pub fn look_ahead<'a>(
-        &mut self,
-        session: &Session,
-        batch: impl Iterator<Item = Args<'a>>,
-        found: &mut ArrayVec<Option<&'static Command>, LOOK_AHEAD>,
-    ) {
-        let keyspace = &self.engine.keyspace;
-        let mut keys: ArrayVec<Key<'_>, LOOK_AHEAD> = ArrayVec::new();
-        for args in batch {
-            let command = (self.engine.table.find)(args.get(0));
-            found.push(command);
-            if let Some(command) = command
-                && command.row.keys != Keys::None
-                && args.len() > 1
-            {
-                let key = keyspace.key(args.get(1));
-                // A pipeline on one key has its lines in the cache after the first command.
-                if keys.last().is_none_or(|last| last.hash != key.hash) {
-                    keys.push(key);
-                }
-            }
-        }
-        if keys.len() > 1 {
-            keyspace.prefetch(self.scope(session), &keys);
-        }
-    }
-
     /// Executes a command: its reply is queued, or `session.running` is set.
     pub fn execute(&mut self, session: &mut Session, incoming: Incoming<'_>) {
         let found = (self.engine.table.find)(incoming.args().prefix(0));
@@ -249,7 +215,7 @@ impl Worker {
 
     /// The same, for a command that was looked up before.
     #[inline]
-    pub fn execute_found(
+    pub(crate) fn execute_found(
         &mut self,
         session: &mut Session,
         found: Option<&'static Command>,
@@ -306,13 +272,12 @@ impl Worker {
         incoming: Incoming<'_>,
     ) {
         let args = incoming.args();
-        let seed = TaskSeed { database: session.database, protocol: session.protocol };
         let outcome = match &command.run {
             Run::Keyed(_) => self.run_held(session, command, args, NOBODY),
             Run::Wide { fits, .. } if fits(args) => self.run_held(session, command, args, NOBODY),
             Run::Wide { .. } => Ok(Ok(Flow::Escalate)),
             Run::Probing { .. } => self.run_held(session, command, args, NOBODY),
-            Run::Stepped(new) => match new(args, &seed) {
+            Run::Stepped(new) => match new(args, &session.seed()) {
                 Ok(task) => return self.begin(session, command, incoming, task),
                 Err(error) => Ok(Err(error)),
             },
@@ -325,6 +290,17 @@ impl Worker {
                 Ok(outcome)
             }
         };
+        self.go_on(session, command, incoming, outcome);
+    }
+
+    /// Finishes a command after its first hold, or goes on with it in steps.
+    pub(crate) fn go_on(
+        &mut self,
+        session: &mut Session,
+        command: &'static Command,
+        incoming: Incoming<'_>,
+        outcome: Result<Outcome, Locked>,
+    ) {
         match outcome {
             Err(Locked) => {
                 self.start(session, command, incoming.into_request(), Start::Locked);
@@ -334,14 +310,13 @@ impl Worker {
                 let (Run::Wide { task, .. } | Run::Probing { task, .. }) = &command.run else {
                     return;
                 };
-                match task(args, &seed) {
+                match task(incoming.args(), &session.seed()) {
                     Ok(task) => self.begin(session, command, incoming, task),
                     Err(error) => self.finish_now(session, command, Err(error)),
                 }
             }
             Ok(outcome) => {
-                self.settle_borrowed(args);
-                self.finish_now(session, command, outcome);
+                self.conclude(session, command, incoming.args(), outcome);
                 self.dispose(incoming);
             }
         }
@@ -352,6 +327,19 @@ impl Worker {
         if let Incoming::Owned(request) = incoming {
             self.free_request(request);
         }
+    }
+
+    /// Ends a command that one hold was enough for.
+    #[inline]
+    fn conclude(
+        &mut self,
+        session: &mut Session,
+        command: &'static Command,
+        args: Args<'_>,
+        outcome: Outcome,
+    ) {
+        self.settle_borrowed(args);
+        self.finish_now(session, command, outcome);
     }
 
     /// Frees a request: a large one elsewhere, piece by piece.
@@ -391,23 +379,13 @@ impl Worker {
         };
         let scope = Scope { owner, ..self.scope(session) };
         let Worker { engine, ledger, .. } = self;
-        let (keyspace, keys) = (&engine.keyspace, command.row.keys);
-        let settings = &engine.settings;
-        let may_escalate = true;
+        let (keyspace, keys, settings) = (&engine.keyspace, command.row.keys, &engine.settings);
         let count = keys.count(args);
         if count == 1 {
             let (at, access) = keys.get(0);
             let wanted = [Wanted { key: keyspace.key(args.get(at)), access }];
-            return keyspace.hold(scope, &wanted, ledger, |hold| {
-                handler(&mut Context {
-                    hold,
-                    args,
-                    keys: &wanted,
-                    settings,
-                    reply: session.reply(),
-                    may_escalate,
-                })
-            });
+            let step = call(handler, args, &wanted, settings, session);
+            return keyspace.hold(scope, &wanted, ledger, step);
         }
         if count > HELD_KEYS_MAX {
             return Ok(Ok(Flow::Escalate));
@@ -418,25 +396,31 @@ impl Worker {
                 Wanted { key: keyspace.key(args.get(at)), access }
             })
             .collect();
-        keyspace.hold(scope, &wanted, ledger, |hold| {
-            handler(&mut Context {
-                hold,
-                args,
-                keys: &wanted,
-                settings,
-                reply: session.reply(),
-                may_escalate,
-            })
-        })
+        keyspace.hold(scope, &wanted, ledger, call(handler, args, &wanted, settings, session))
     }
 
     #[inline]
     fn finish_now(&mut self, session: &mut Session, command: &'static Command, outcome: Outcome) {
+        let ticks = self.charge(command);
+        self.finish(session, command, outcome, ticks);
+    }
+
+    /// Ends executions of one command in one hold, of which `failed` have been answered with an
+    /// error.
+    #[inline]
+    pub(crate) fn finish_all(&mut self, command: &'static Command, calls: u64, failed: u64) {
+        let ticks = self.charge(command);
+        self.count(command, calls, failed, ticks);
+    }
+
+    /// The time since the last command ended goes to this one's hold. Returns it, in ticks.
+    #[inline]
+    fn charge(&mut self, command: &'static Command) -> u64 {
         let now = self.ticks();
         let ticks = now.wrapping_sub(self.last_ticks);
         self.last_ticks = now;
         self.note_hold(command, ticks);
-        self.finish(session, command, outcome, ticks);
+        ticks
     }
 
     /// Counts an execution and answers its error.
@@ -448,15 +432,22 @@ impl Worker {
         outcome: Outcome,
         ticks: u64,
     ) {
+        self.count(command, 1, u64::from(outcome.is_err()), ticks);
+        if let Err(error) = outcome {
+            session.reply().writer().error(error.bytes());
+        }
+    }
+
+    #[inline]
+    fn count(&self, command: &'static Command, calls: u64, failed: u64, ticks: u64) {
         let stats = self.stats();
         let row = &stats.commands[self.engine.table.position(command)];
-        row.calls.add(1);
+        row.calls.add(calls);
         row.ticks.add(ticks);
-        stats.executed.add(1);
-        if let Err(error) = outcome {
-            row.failed.add(1);
-            stats.errors.add(1);
-            session.reply().writer().error(error.bytes());
+        stats.executed.add(calls);
+        if failed > 0 {
+            row.failed.add(failed);
+            stats.errors.add(failed);
         }
     }
 
@@ -561,6 +552,22 @@ impl Worker {
     }
 }
 
+/// What a hold of `keys` does for a command.
+#[inline]
+pub(super) fn call<'c>(
+    handler: Handler,
+    args: Args<'c>,
+    keys: &'c [Wanted<'c>],
+    settings: &'c Settings,
+    session: &'c mut Session,
+) -> impl FnOnce(&mut Hold<'_>) -> Outcome {
+    let may_escalate = true;
+    move |hold| {
+        let reply = session.reply();
+        handler(&mut Context { hold, args, keys, settings, reply, may_escalate })
+    }
+}
+
 /// Whether an argument that is still in chunks must be made contiguous first. Commands that take
 /// chunks take them as values, never as keys.
 fn needs_contiguous(command: &Command, request: &Request) -> bool {
@@ -577,7 +584,7 @@ fn has_long_key(command: &Command, request: &Request) -> bool {
 /// The relaxed load that keeps a paused server's cost off the normal path.
 impl crate::execution::engine::Pause {
     #[inline]
-    fn is_active(&self) -> bool {
+    pub(crate) fn is_active(&self) -> bool {
         self.until_ms.load(Ordering::Relaxed) != 0
     }
 }

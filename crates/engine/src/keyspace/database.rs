@@ -49,7 +49,7 @@ struct Shards {
     earliest: Box<[AtomicI64]>,
 }
 
-/// A database object. Empty ones cost a few hundred bytes: shards come with the first access.
+/// A database object. Empty ones cost a few hundred bytes: shards come with [`Database::prepare`].
 pub struct Database {
     shards: OnceLock<Shards>,
     non_empty: [AtomicU64; SHARDS / 64],
@@ -67,6 +67,17 @@ impl Database {
             counters: (0..workers).map(|_| CachePadded::default()).collect(),
             watched: AtomicI64::new(0),
         }
+    }
+
+    /// Makes the shards, as the first access would. It takes a quarter of a millisecond, which no
+    /// hold should last.
+    pub fn prepare(&self) {
+        self.shards();
+    }
+
+    /// Whether the shards are there.
+    pub fn is_prepared(&self) -> bool {
+        self.shards.get().is_some()
     }
 
     /// The latch of a shard.

@@ -10,6 +10,7 @@ use structures::table::{EntryMut, EntryRef, Expire, NewValue, OwnedEntry};
 use structures::work;
 
 use super::database::{Database, NEVER, Shard};
+use super::gate::Slot;
 use super::key::Key;
 use super::locks::{Access, Address, NOBODY, Owner};
 use super::watches::WatchedKey;
@@ -115,7 +116,22 @@ impl Keyspace {
         ledger: &mut Ledger,
         step: impl FnOnce(&mut Hold<'_>) -> R,
     ) -> Result<R, Locked> {
-        let slot = self.gate.enter(scope.worker);
+        self.hold_through(&self.gate.enter(scope.worker), scope, wanted, ledger, step)
+    }
+
+    /// The same for a caller that has entered the gate.
+    ///
+    /// # Errors
+    /// As [`Keyspace::hold`].
+    #[inline]
+    pub(crate) fn hold_through<R>(
+        &self,
+        slot: &Slot,
+        scope: Scope,
+        wanted: &[Wanted<'_>],
+        ledger: &mut Ledger,
+        step: impl FnOnce(&mut Hold<'_>) -> R,
+    ) -> Result<R, Locked> {
         let reserved = slot.reserved[scope.database as usize];
         if reserved != NOBODY && reserved != scope.owner {
             return Err(Locked);
@@ -340,6 +356,15 @@ impl<'h> Hold<'h> {
         self.record(|| Body::Command(crate::effects::command(words)));
     }
 
+    /// The client's command is over, and another one follows in the same hold: the changes that
+    /// refer to its words keep a copy of them.
+    #[inline]
+    pub(crate) fn copy_words(&mut self, args: resp::Args<'_>) {
+        for record in &mut self.ledger.records {
+            record.body.copy(args);
+        }
+    }
+
     /// Begins to watch `key`, live or absent: its counter of writes.
     pub fn watch(&mut self, key: Key<'_>) -> WatchedKey {
         let (watched, is_new) = self.shard(key).watches.watch(key.bytes);
@@ -430,7 +455,7 @@ impl<'h> Hold<'h> {
         if let Some(transaction) = &mut self.ledger.transaction {
             return transaction.add(database, is_attached.then(body));
         }
-        let sequence = outlet.next();
+        let sequence = outlet.next(self.scope.worker);
         if is_attached {
             self.ledger.records.push(Record { sequence, database, body: body() });
         }
@@ -447,6 +472,15 @@ impl<'h> Hold<'h> {
 
     #[inline]
     fn admits(&mut self) -> bool {
+        if let Held::One(only) = &self.held
+            && only.guard.locks.is_empty()
+        {
+            return true;
+        }
+        self.admits_all()
+    }
+
+    fn admits_all(&mut self) -> bool {
         self.wanted.iter().all(|one| {
             let owner = self.scope.owner;
             let locks = &self.shard(one.key).locks;

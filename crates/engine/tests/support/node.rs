@@ -28,6 +28,9 @@ const TASK_US: u64 = 30;
 /// Microseconds of a turn for expired keys.
 const EXPIRY_US: u64 = 40;
 
+/// Requests that a client sends at a time, at most.
+const PIPELINED_MAX: usize = 3;
+
 /// Arguments that one call of the parser takes: all.
 const ARGUMENTS_AT_ONCE: usize = 1 << 20;
 
@@ -86,6 +89,19 @@ impl Client {
     pub(crate) fn passes(mut self, ms: i64) -> Client {
         self.actions.push_back(Action::Pass(ms));
         self
+    }
+
+    /// A request, and as many behind it as the client sends without waiting.
+    fn pipelined(&mut self, first: Vec<Vec<u8>>) -> Vec<Vec<Vec<u8>>> {
+        let count = shuttle::rand::thread_rng().gen_range(1..=PIPELINED_MAX);
+        let mut requests = vec![first];
+        while requests.len() < count
+            && let Some(Action::Send(_)) = self.actions.front()
+            && let Some(Action::Send(words)) = self.actions.pop_front()
+        {
+            requests.push(words);
+        }
+        requests
     }
 
     /// Then it goes away at once, while its last command may be parked or half done.
@@ -275,9 +291,12 @@ impl Node {
         }
         match connection.client.actions.pop_front() {
             Some(Action::Send(words)) => {
+                let requests = connection.client.pipelined(words);
                 let shard = |word: &Vec<u8>| worker.engine.keyspace.key(word).shard;
-                named.lock().unwrap().extend(words.iter().map(shard));
-                execute(worker, &mut connection.session, &words);
+                named.lock().unwrap().extend(requests.iter().flatten().map(shard));
+                let begun = execute(worker, &mut connection.session, &requests);
+                let rest = requests.into_iter().skip(begun).map(Action::Send);
+                rest.rev().for_each(|action| connection.client.actions.push_front(action));
             }
             // A turn sooner or later: the schedule decides.
             Some(Action::Leave) if shuttle::rand::thread_rng().gen_bool(0.5) => {
@@ -329,18 +348,28 @@ impl Node {
     }
 }
 
-/// Sends the words through the parser, as the server does.
-fn execute(worker: &mut Worker, session: &mut Session, words: &[Vec<u8>]) {
-    let mut bytes = Vec::new();
-    resp::write_request(&mut bytes, words);
-    let (mut parser, mut scratch) = (Parser::new(), Scratch::new());
-    let (count, progress) = parser.parse(&bytes, &mut scratch, &LIMITS, ARGUMENTS_AT_ONCE);
-    assert_eq!(count, bytes.len(), "one request");
-    match progress {
-        Progress::Request => worker.execute(session, Incoming::Borrowed(scratch.args(&bytes))),
-        Progress::LargeRequest(request) => worker.execute(session, Incoming::Owned(request)),
-        other => panic!("{other:?}"),
+/// Sends requests through the parser, as the server does. Returns how many were begun.
+fn execute(worker: &mut Worker, session: &mut Session, requests: &[Vec<Vec<u8>>]) -> usize {
+    let mut scratches = requests.iter().map(|_| Scratch::new()).collect::<Vec<_>>();
+    let mut parsed = Vec::new();
+    for (words, scratch) in requests.iter().zip(&mut scratches) {
+        let mut bytes = Vec::new();
+        resp::write_request(&mut bytes, words);
+        let (count, progress) = Parser::new().parse(&bytes, scratch, &LIMITS, ARGUMENTS_AT_ONCE);
+        assert_eq!(count, bytes.len(), "one request");
+        match progress {
+            Progress::Request => parsed.push(bytes),
+            Progress::LargeRequest(request) if parsed.is_empty() => {
+                worker.execute(session, Incoming::Owned(request));
+                return 1;
+            }
+            Progress::LargeRequest(_) => break,
+            other => panic!("{other:?}"),
+        }
     }
+    let args = parsed.iter().zip(&scratches).map(|(bytes, scratch)| scratch.args(bytes));
+    let deadline = worker.last_ticks().wrapping_add(i64::MAX as u64);
+    worker.execute_batch(session, args, deadline)
 }
 
 fn all_words(args: Args<'_>) -> Vec<Vec<u8>> {
