@@ -12,6 +12,7 @@ mod output;
 mod stall;
 mod speed;
 mod memory;
+mod machine;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,8 @@ enum Bench {
     Speed(speed::Options),
     /// Bytes per element, beside redis-server.
     Memory(memory::Options),
+    /// What the machine itself does to a thread that only computes.
+    Machine(machine::Options),
     /// The clients that measure in `stall`, in a process of their own.
     #[command(hide = true)]
     Probe(stall::probe::Options),
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Bench::Stall(options) => stall::run(&options),
         Bench::Speed(options) => speed::run(&options),
         Bench::Memory(options) => memory::run(&options),
+        Bench::Machine(options) => machine::run(&options),
         Bench::Probe(options) => stall::probe::run(&options),
     };
     match result {

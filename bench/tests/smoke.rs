@@ -94,6 +94,15 @@ fn stall_measures_any_server() {
 }
 
 #[test]
+fn machine_watches_every_processor() {
+    let (table, rows) = bench("machine", &["--seconds", "0.1"]);
+    assert_filled(&table, 5, rows.len());
+    for row in &rows {
+        assert!(row["longest_us"].as_f64() > Some(0.0), "{row}");
+    }
+}
+
+#[test]
 fn speed_runs_every_test() {
     let arguments = ["--requests", "2000", "--rounds", "1", "--depth", "1,16", "--keys", "100"];
     let (table, rows) = bench("speed", &[&arguments[..], &["--workers", "1"]].concat());

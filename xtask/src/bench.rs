@@ -10,7 +10,7 @@ use crate::workspace;
 const BINARY: &str = "EVENKEEL_BIN";
 
 /// Options that say what is measured, so that it need not be built, or that nothing is.
-const NO_BUILD: &[&str] = &["--binary", "--port", "--list", "--help", "-h", "help"];
+const NO_BUILD: &[&str] = &["--binary", "--port", "--list", "--help", "-h", "help", "machine"];
 
 /// Runs a bench with its arguments; its own exit code is the result.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
