@@ -79,14 +79,15 @@ impl<'a> Writer<'a> {
     /// # Panics
     /// If the lengths sum up to more than there is.
     pub fn bulks(&mut self, mut bytes: &[u8], lengths: impl ExactSizeIterator<Item = usize>) {
-        self.out.reserve(bytes.len() + lengths.len() * 16);
+        self.out.reserve(bytes.len() + lengths.len() * 16 + COPIED_BYTES);
+        let mut joint = Joint::default();
         for length in lengths {
             let (one, rest) = bytes.split_at(length);
-            self.bulk_header(length as u64);
-            self.out.extend_from_slice(one);
-            self.end();
+            joint.append(self.out, length);
+            append_from(self.out, bytes, one.len());
             bytes = rest;
         }
+        joint.end(self.out);
     }
 
     /// The same from the last one to the first.
@@ -98,14 +99,16 @@ impl<'a> Writer<'a> {
         mut bytes: &[u8],
         lengths: impl ExactSizeIterator<Item = usize> + DoubleEndedIterator,
     ) {
-        self.out.reserve(bytes.len() + lengths.len() * 16);
+        self.out.reserve(bytes.len() + lengths.len() * 16 + COPIED_BYTES);
+        let mut joint = Joint::default();
+        let all = bytes;
         for length in lengths.rev() {
             let (rest, one) = bytes.split_at(bytes.len() - length);
-            self.bulk_header(length as u64);
-            self.out.extend_from_slice(one);
-            self.end();
+            joint.append(self.out, length);
+            append_from(self.out, &all[rest.len()..], one.len());
             bytes = rest;
         }
+        joint.end(self.out);
     }
 
     /// A bulk string that reads as the decimal of `value`.
@@ -241,6 +244,66 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Bytes that are copied at once, in a copy without a call: a short string is copied with some of
+/// what lies behind it, which is then cut off again.
+const COPIED_BYTES: usize = 128;
+
+/// Appends the first `length` of `bytes`.
+#[inline]
+fn append_from(out: &mut Vec<u8>, bytes: &[u8], length: usize) {
+    match bytes.first_chunk::<COPIED_BYTES>() {
+        Some(chunk) if length <= COPIED_BYTES => {
+            out.extend_from_slice(chunk);
+            out.truncate(out.len() - (COPIED_BYTES - length));
+        }
+        _ => out.extend_from_slice(&bytes[..length]),
+    }
+}
+
+/// What stands between two bulk strings: the end of the first and the header of the second, made
+/// anew only when the length changes.
+#[derive(Default)]
+struct Joint {
+    /// The length in the header, and one more; 0 before the first string.
+    length: usize,
+    /// `\r\n$`, up to three digits, `\r\n`.
+    bytes: [u8; 8],
+    /// How many of them are not used.
+    unused: usize,
+}
+
+impl Joint {
+    #[inline]
+    fn append(&mut self, out: &mut Vec<u8>, length: usize) {
+        if self.length == length + 1 && length < 1000 {
+            out.extend_from_slice(&self.bytes);
+            out.truncate(out.len() - self.unused);
+            return;
+        }
+        self.end(out);
+        write_header(out, b'$', length as u64);
+        self.change(length);
+    }
+
+    fn change(&mut self, length: usize) {
+        self.length = length + 1;
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(length.min(999)).as_bytes();
+        self.bytes = *b"\r\n$\0\0\0\0\0";
+        self.bytes[3..][..digits.len()].copy_from_slice(digits);
+        self.bytes[3 + digits.len()..][..2].copy_from_slice(b"\r\n");
+        self.unused = 3 - digits.len();
+    }
+
+    /// The end of the last string, if there was one.
+    #[inline]
+    fn end(&self, out: &mut Vec<u8>) {
+        if self.length > 0 {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
 #[inline]
 fn write_header(out: &mut Vec<u8>, marker: u8, len: u64) {
     // Arrays of a known length are stored at once, without a call.
@@ -284,6 +347,29 @@ mod tests {
 
     fn check_both(write: impl Fn(&mut Writer<'_>), expected: &str) {
         check(write, expected, expected);
+    }
+
+    #[test]
+    fn bulks_are_the_same_as_one_by_one() {
+        for length in [0, 1, 9, 10, 99, 100, 127, 128, 129, 999, 1000, 1001, 12_345] {
+            let lengths = || vec![length, length, 7, length, length, length].into_iter();
+            let bytes: Vec<u8> = (0..lengths().sum()).map(|at: usize| at as u8).collect();
+            let (mut parts, mut rest) = (Vec::new(), bytes.as_slice());
+            for length in lengths() {
+                let (one, behind) = rest.split_at(length);
+                parts.push(one);
+                rest = behind;
+            }
+            let write = |write: &dyn Fn(&mut Writer<'_>)| {
+                let mut out = b"before".to_vec();
+                write(&mut Writer::new(&mut out, Protocol::Resp2));
+                out
+            };
+            let one_by_one = write(&|w| parts.iter().for_each(|part| w.bulk(part)));
+            assert!(write(&|w| w.bulks(&bytes, lengths())) == one_by_one, "{length}");
+            let backwards = write(&|w| parts.iter().rev().for_each(|part| w.bulk(part)));
+            assert!(write(&|w| w.bulks_back(&bytes, lengths())) == backwards, "{length}");
+        }
     }
 
     #[test]
