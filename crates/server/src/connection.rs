@@ -34,6 +34,8 @@ pub(crate) struct Connection {
     /// Since it is beyond the soft limit of waiting replies: when that will have lasted too long,
     /// Unix milliseconds.
     pub(crate) overdue_ms: Option<i64>,
+    /// When it was last served, Unix milliseconds.
+    pub(crate) seen_ms: i64,
     /// In which queues it is.
     pub(crate) queued: Queued,
     /// The kernel may hold packets back, as the system's congestion control wants it.
@@ -70,6 +72,7 @@ impl Connection {
             readable: true,
             writable: true,
             overdue_ms: None,
+            seen_ms: 0,
             queued: Queued::default(),
             paced: true,
         }

@@ -4,6 +4,7 @@
 
 mod run;
 mod worker;
+mod activity;
 mod connection;
 mod limits;
 mod lanes;

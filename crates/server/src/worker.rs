@@ -14,8 +14,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -33,8 +35,10 @@ use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Token};
 use resp::{INPUT_BYTES_MAX, Limits, Parser, Progress, Scratch};
+use rustix::thread::set_current_timer_slack;
 use slab::Slab;
 
+use crate::activity::{Activity, NAP};
 use crate::allocator;
 use crate::connection::{Connection, ReadOutcome};
 use crate::limits::{self, SoftLimits, Verdict};
@@ -128,6 +132,7 @@ pub(crate) struct Loop {
     served: ArrayVec<usize, SERVED>,
     /// When the first of them will have waited long enough, ticks.
     served_until: u64,
+    activity: Activity,
     round: Round,
     expiring: bool,
     /// There may be more messages than a turn takes.
@@ -173,6 +178,7 @@ impl Loop {
             spare: Vec::with_capacity(SERVED),
             served: ArrayVec::new(),
             served_until: 0,
+            activity: Activity::default(),
             round: Round::default(),
             expiring: false,
             receiving: false,
@@ -186,6 +192,8 @@ impl Loop {
 
     /// Serves until it is told to end.
     pub(crate) fn run(mut self) {
+        // Naps would otherwise end up to 50 us late. A failure costs no more than that.
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
         let mut events = Events::with_capacity(1024);
         while !self.ending {
             if let Err(error) = self.wait(&mut events) {
@@ -211,15 +219,24 @@ impl Loop {
         let deadline = self.deadline(AWAKE_US);
         // Several workers share the requests: each of them has much less of a chance.
         let stays_awake = self.inboxes.len() == 1 || self.has_work();
-        let mut timeout = if stays_awake { Duration::ZERO } else { self.sleep().max(SLEEP_MIN) };
+        let mut timeout = if stays_awake { Duration::ZERO } else { self.rest() };
         loop {
             match self.poll.poll(events, Some(timeout)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ if !events.is_empty() || self.has_work() || !timeout.is_zero() => return Ok(()),
-                _ if self.is_past(deadline) => timeout = self.sleep().max(SLEEP_MIN),
+                _ if self.is_past(deadline) => timeout = self.rest(),
                 _ => {}
             }
         }
+    }
+
+    /// There is nothing to do: takes a nap, or returns how long to wait for an event.
+    fn rest(&mut self) -> Duration {
+        if self.activity.idle() {
+            thread::sleep(NAP);
+            return Duration::ZERO;
+        }
+        self.sleep().max(SLEEP_MIN)
     }
 
     fn has_work(&self) -> bool {
@@ -453,6 +470,7 @@ impl Loop {
         worker.skip_time();
         connection.session.output.lend_tail(spare);
         let began = worker.last_ticks();
+        self.activity.note(end, &mut connection.seen_ms, worker.now_ms);
         let consumed = parse_and_execute(worker, connection, scratch, &input[..end], deadline);
         // A read that was filled up has left more behind. Small pipelines are nothing long, even
         // where the system interrupts one of them.
