@@ -5,6 +5,8 @@
 
 mod strings;
 mod strings_large;
+mod strings_read;
+mod counters;
 mod lists;
 mod sets;
 mod keys;
@@ -24,6 +26,8 @@ use crate::execution::engine::CommandTable;
 
 const FAMILIES: &[&[Command]] = &[
     strings::COMMANDS,
+    strings_read::COMMANDS,
+    counters::COMMANDS,
     lists::COMMANDS,
     sets::COMMANDS,
     keys::COMMANDS,

@@ -28,19 +28,36 @@ pub enum Body {
     Request {
         /// What the client sent.
         request: Request,
-        /// How many of its words count.
-        words: usize,
+        /// Which of its words count.
+        words: Words,
         /// The words behind them.
         more: Vec<Box<[u8]>>,
     },
     /// The first words of the client's command and others; replaced by one of the above before it
     /// is published.
     Sent {
-        /// How many of its words count.
-        words: usize,
+        /// Which of its words count.
+        words: Words,
         /// The words behind them.
         more: Vec<Box<[u8]>>,
     },
+}
+
+/// Which words of a client's command an effect begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Words {
+    /// The first ones, this many.
+    pub count: usize,
+    /// But not this one.
+    pub without: Option<usize>,
+    /// And with this name instead of the client's.
+    pub name: Option<&'static str>,
+}
+
+impl From<usize> for Words {
+    fn from(count: usize) -> Words {
+        Words { count, without: None, name: None }
+    }
 }
 
 /// Requests above this size are moved into their effect, not copied.
@@ -236,13 +253,15 @@ pub fn command(words: &[&[u8]]) -> Box<[u8]> {
     out.into_boxed_slice()
 }
 
-/// Appends the first `words` words of a client's command, and `more` behind them, to `out`.
-pub fn encode_args(args: Args<'_>, words: usize, more: &[Box<[u8]>], out: &mut Vec<u8>) {
-    Writer::new(out, Protocol::Resp2).array((words + more.len()) as u64);
-    for index in 0..words {
-        match args.chunked(index) {
-            None => Writer::new(out, Protocol::Resp2).bulk(args.get(index)),
-            Some(chunked) => {
+/// Appends words of a client's command, and `more` behind them, to `out`.
+pub fn encode_args(args: Args<'_>, words: Words, more: &[Box<[u8]>], out: &mut Vec<u8>) {
+    let count = words.count - usize::from(words.without.is_some()) + more.len();
+    Writer::new(out, Protocol::Resp2).array(count as u64);
+    for index in (0..words.count).filter(|&index| words.without != Some(index)) {
+        match (words.name.filter(|_| index == 0), args.chunked(index)) {
+            (Some(name), _) => Writer::new(out, Protocol::Resp2).bulk(name.as_bytes()),
+            (None, None) => Writer::new(out, Protocol::Resp2).bulk(args.get(index)),
+            (None, Some(chunked)) => {
                 Writer::new(out, Protocol::Resp2).bulk_header(chunked.len() as u64);
                 for chunk in chunked.chunks() {
                     out.extend_from_slice(chunk);

@@ -38,6 +38,7 @@ pub const NOT_AN_INTEGER: CommandError = text("ERR value is not an integer or ou
 pub const NOT_32_BITS: CommandError =
     text("ERR value is out of range, value must between -2147483648 and 2147483647");
 pub const OVERFLOW: CommandError = text("ERR increment or decrement would overflow");
+pub const DECREMENT_OVERFLOW: CommandError = text("ERR decrement would overflow");
 pub const OUT_OF_RANGE: CommandError = text("ERR value is out of range");
 pub const MUST_BE_POSITIVE: CommandError = text("ERR value is out of range, must be positive");
 pub const OFFSET_OUT_OF_RANGE: CommandError = text("ERR offset is out of range");

@@ -1,10 +1,14 @@
-//! DEL, TYPE, EXPIRE and its relatives, TTL, PTTL, SCAN, KEYS, DBSIZE, FLUSHALL, SWAPDB.
+//! DEL, UNLINK, EXISTS, TOUCH, TYPE, EXPIRE, TTL and their relatives, PERSIST, SCAN, KEYS, DBSIZE, FLUSHALL, SWAPDB.
 
 use super::{Action, Command, DATABASES, Generator, Profile, SOON_MS, exact, judged, word};
 use crate::judge::Judge;
 
 pub(super) fn action(generator: &mut Generator) -> Action {
-    match generator.random.below(100) {
+    match generator.random.below(120) {
+        100..106 => count(generator),
+        106..111 => exact(vec![word("PERSIST"), generator.any_key()]),
+        111..115 => judged(vec![word("EXPIRETIME"), generator.any_key()], Judge::Seconds),
+        115..120 => judged(vec![word("PEXPIRETIME"), generator.any_key()], Judge::Milliseconds),
         0..16 => delete(generator),
         16..24 => exact(vec![word("TYPE"), generator.any_key()]),
         24..44 => expire(generator),
@@ -21,8 +25,17 @@ pub(super) fn action(generator: &mut Generator) -> Action {
 }
 
 fn delete(generator: &mut Generator) -> Action {
-    let mut arguments = vec![word("DEL")];
+    let mut arguments = vec![word(if generator.random.one_in(3) { "UNLINK" } else { "DEL" })];
     for _ in 0..=generator.random.below(3) {
+        arguments.push(generator.any_key());
+    }
+    exact(arguments)
+}
+
+fn count(generator: &mut Generator) -> Action {
+    let mut arguments = vec![word(generator.random.pick(&["EXISTS", "TOUCH"]))];
+    let count = if generator.random.one_in(30) { 100 } else { 1 + generator.random.below(4) };
+    for _ in 0..count {
         arguments.push(generator.any_key());
     }
     exact(arguments)

@@ -1,9 +1,15 @@
-//! GET, SET with all options, MSET, MGET, INCR, APPEND, SETRANGE, STRLEN.
+//! GET, SET with all options and its relatives, MSET, MSETNX, MGET, INCR and its relatives, APPEND, SETRANGE,
+//! STRLEN, GETRANGE, GETDEL, GETEX.
 
 use super::{Action, Generator, exact, word};
 
 pub(super) fn action(generator: &mut Generator) -> Action {
-    match generator.random.below(30) {
+    match generator.random.below(50) {
+        30..34 => counter(generator),
+        34..39 => relative_of_set(generator),
+        39..44 => range(generator),
+        44..46 => exact(vec![word("GETDEL"), generator.key("string")]),
+        46..50 => get_and_expire(generator),
         0..10 => set(generator),
         10..15 => exact(vec![word("GET"), generator.key("string")]),
         15..19 => exact(vec![word("INCR"), generator.key("string")]),
@@ -55,6 +61,62 @@ fn push_option(generator: &mut Generator, arguments: &mut Vec<Vec<u8>>) {
     }
 }
 
+fn counter(generator: &mut Generator) -> Action {
+    let key = generator.key("string");
+    let amount = match generator.random.below(12) {
+        0 => word("-9223372036854775808"),
+        1 => word("9223372036854775807"),
+        _ => generator.number(-1000, 1000),
+    };
+    match generator.random.below(3) {
+        0 => exact(vec![word("DECR"), key]),
+        1 => exact(vec![word("INCRBY"), key, amount]),
+        _ => exact(vec![word("DECRBY"), key, amount]),
+    }
+}
+
+fn relative_of_set(generator: &mut Generator) -> Action {
+    let (key, value) = (generator.key("string"), generator.value());
+    match generator.random.below(4) {
+        0 => exact(vec![word("SETNX"), key, value]),
+        1 => exact(vec![word("GETSET"), key, value]),
+        2 => {
+            let seconds = generator.seconds_ahead();
+            exact(vec![word("SETEX"), key, seconds, value])
+        }
+        _ => {
+            let milliseconds = generator.milliseconds_ahead();
+            exact(vec![word("PSETEX"), key, milliseconds, value])
+        }
+    }
+}
+
+fn range(generator: &mut Generator) -> Action {
+    let name = if generator.random.one_in(4) { "SUBSTR" } else { "GETRANGE" };
+    let mut position = || match generator.random.below(8) {
+        0 => generator.number(-9_000, 9_000),
+        1 => generator.number(-200_000, 200_000),
+        _ => generator.number(-12, 12),
+    };
+    let (start, stop) = (position(), position());
+    exact(vec![word(name), generator.key("string"), start, stop])
+}
+
+fn get_and_expire(generator: &mut Generator) -> Action {
+    let mut arguments = vec![word("GETEX"), generator.key("string")];
+    for _ in 0..generator.random.pick(&[0, 1, 1, 1, 2]) {
+        match generator.random.below(6) {
+            0 => arguments.push(word("persist")),
+            1 => arguments.extend([word("EX"), generator.seconds_ahead()]),
+            2 => arguments.extend([word("px"), generator.milliseconds_ahead()]),
+            3 => arguments.extend([word("EXAT"), generator.seconds_since_1970()]),
+            4 => arguments.extend([word("PXAT"), generator.milliseconds_since_1970()]),
+            _ => arguments.push(word("KEEPTTL")),
+        }
+    }
+    exact(arguments)
+}
+
 fn set_range(generator: &mut Generator) -> Action {
     let offset = match generator.random.below(20) {
         0 => generator.number(16_000, 40_000),
@@ -67,7 +129,8 @@ fn set_range(generator: &mut Generator) -> Action {
 }
 
 fn multi_set(generator: &mut Generator) -> Action {
-    let mut arguments = vec![word("MSET")];
+    let name = if generator.random.one_in(3) { "MSETNX" } else { "MSET" };
+    let mut arguments = vec![word(name)];
     for _ in 0..=generator.random.below(5) {
         arguments.push(generator.key("string"));
         arguments.push(generator.value());

@@ -36,6 +36,38 @@ const fn expire_row(name: &'static str, since: &'static str, summary: &'static s
     }
 }
 
+/// The row of one of the commands that remove keys.
+const fn remove_row(name: &'static str, flags: Flags, since: &'static str) -> Row {
+    Row {
+        name,
+        arity: Arity::AtLeast(2),
+        flags,
+        group: "generic",
+        keys: Keys::All { step: 1, access: Access::Exclusive },
+        cost: Cost::Stepped,
+        locks: Locks::Keys,
+        since,
+        complexity: "O(N) for N keys, whatever their size",
+        summary: "Removes keys.",
+    }
+}
+
+/// The row of one of the commands that count keys.
+const fn count_row(name: &'static str, since: &'static str, summary: &'static str) -> Row {
+    Row {
+        name,
+        arity: Arity::AtLeast(2),
+        flags: Flags::READ.with(Flags::FAST),
+        group: "generic",
+        keys: Keys::All { step: 1, access: Access::Shared },
+        cost: Cost::Stepped,
+        locks: Locks::Keys,
+        since,
+        complexity: "O(N) for N keys",
+        summary,
+    }
+}
+
 /// The row of one of the commands that ask for an expiry.
 const fn ttl_row(name: &'static str, since: &'static str, summary: &'static str) -> Row {
     Row {
@@ -54,19 +86,20 @@ const fn ttl_row(name: &'static str, since: &'static str, summary: &'static str)
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
-        row: Row {
-            name: "del",
-            arity: Arity::AtLeast(2),
-            flags: Flags::WRITE,
-            group: "generic",
-            keys: Keys::All { step: 1, access: Access::Exclusive },
-            cost: Cost::Stepped,
-            locks: Locks::Keys,
-            since: "1.0.0",
-            complexity: "O(N) for N keys, whatever their size",
-            summary: "Removes keys.",
-        },
+        row: remove_row("del", Flags::WRITE, "1.0.0"),
         run: Run::Wide { fits: few_keys, handler: del, task: DelTask::start },
+    },
+    Command {
+        row: remove_row("unlink", Flags::WRITE.with(Flags::FAST), "4.0.0"),
+        run: Run::Wide { fits: few_keys, handler: del, task: DelTask::start },
+    },
+    Command {
+        row: count_row("exists", "1.0.0", "Returns how many of the keys exist."),
+        run: Run::Wide { fits: few_keys, handler: exists, task: ExistsTask::start },
+    },
+    Command {
+        row: count_row("touch", "3.2.1", "Returns how many of the keys exist; they count as used."),
+        run: Run::Wide { fits: few_keys, handler: exists, task: ExistsTask::start },
     },
     Command {
         row: Row {
@@ -100,12 +133,27 @@ pub(super) const COMMANDS: &[Command] = &[
         run: Run::Keyed(|cx| expire(cx, 1, Since::Epoch, "pexpireat")),
     },
     Command {
+        row: Row {
+            arity: Arity::Exactly(2),
+            ..expire_row("persist", "2.2.0", "Lets a key never expire.")
+        },
+        run: Run::Keyed(persist),
+    },
+    Command {
+        row: ttl_row("expiretime", "7.0.0", "Returns when a key expires, in Unix seconds."),
+        run: Run::Keyed(|cx| expires(cx, |at_ms, _| (at_ms + 500) / 1000)),
+    },
+    Command {
+        row: ttl_row("pexpiretime", "7.0.0", "Returns when a key expires, in Unix milliseconds."),
+        run: Run::Keyed(|cx| expires(cx, |at_ms, _| at_ms)),
+    },
+    Command {
         row: ttl_row("ttl", "1.0.0", "Returns the seconds until a key expires."),
-        run: Run::Keyed(|cx| ttl(cx, |left_ms| (left_ms + 500) / 1000)),
+        run: Run::Keyed(|cx| expires(cx, |at_ms, now_ms| ((at_ms - now_ms).max(0) + 500) / 1000)),
     },
     Command {
         row: ttl_row("pttl", "2.6.0", "Returns the milliseconds until a key expires."),
-        run: Run::Keyed(|cx| ttl(cx, |left_ms| left_ms)),
+        run: Run::Keyed(|cx| expires(cx, |at_ms, now_ms| (at_ms - now_ms).max(0))),
     },
 ];
 
@@ -267,12 +315,71 @@ fn expire(cx: &mut Context<'_, '_>, unit_ms: i64, since: Since, name: &'static s
     Ok(Flow::Done)
 }
 
-fn ttl(cx: &mut Context<'_, '_>, shown: fn(i64) -> i64) -> Outcome {
+/// Answers an expiry as `shown` makes it of that moment and now, in Unix milliseconds.
+fn expires(cx: &mut Context<'_, '_>, shown: fn(i64, i64) -> i64) -> Outcome {
     let now_ms = cx.hold.now_ms();
     let answer = match cx.hold.look_up(cx.keys[0].key) {
         None => -2,
-        Some(entry) => entry.expire_at().map_or(-1, |at_ms| shown((at_ms - now_ms).max(0))),
+        Some(entry) => entry.expire_at().map_or(-1, |at_ms| shown(at_ms, now_ms)),
     };
     cx.reply.writer().int(answer);
     Ok(Flow::Done)
+}
+
+fn persist(cx: &mut Context<'_, '_>) -> Outcome {
+    let key = cx.keys[0].key;
+    let entry = cx.hold.write(key);
+    let removed = match entry {
+        Some(mut entry) if entry.expire_at().is_some() => {
+            entry.set_expire(None);
+            true
+        }
+        _ => false,
+    };
+    if removed {
+        cx.hold.touched(key);
+        cx.hold.verbatim(cx.args);
+    }
+    cx.reply.writer().int(i64::from(removed));
+    Ok(Flow::Done)
+}
+
+fn exists(cx: &mut Context<'_, '_>) -> Outcome {
+    let found = cx.keys.iter().filter(|wanted| cx.hold.look_up(wanted.key).is_some()).count();
+    cx.reply.writer().int(found as i64);
+    Ok(Flow::Done)
+}
+
+/// EXISTS of many keys, under shared locks.
+struct ExistsTask {
+    next: usize,
+    found: i64,
+}
+
+impl ExistsTask {
+    fn start(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+        Ok(Box::new(ExistsTask { next: 1, found: 0 }))
+    }
+}
+
+impl Task for ExistsTask {
+    fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
+        let request = cx.request;
+        let args = request.args();
+        let upto = args.len().min(self.next + KEYS_AT_ONCE);
+        let mut bytes = 0;
+        while self.next < upto && bytes <= KEY_BYTES_AT_ONCE {
+            let wanted = [wanted_key(cx, self.next, Access::Shared)];
+            bytes += args.arg_len(self.next);
+            self.next += 1;
+            let held = cx.hold(&wanted, |hold| hold.look_up(wanted[0].key).is_some());
+            debug_assert!(held.is_ok(), "the keys are locked");
+            self.found += i64::from(held.unwrap_or(false));
+        }
+        if self.next < args.len() {
+            return Ok(Step::Again);
+        }
+        cx.session.reply().writer().int(self.found);
+        Ok(Step::Done)
+    }
 }

@@ -6,6 +6,7 @@ use structures::object::Object;
 use structures::table::{EntryRef, Expire, NewValue, Value};
 
 use super::strings_large::{self, AppendTask, MgetTask, MsetTask, SetTask, SetrangeTask};
+use crate::effects::Words;
 use crate::errors::{self, Result};
 use crate::execution::command::{
     Arity, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run,
@@ -53,7 +54,11 @@ pub(super) const COMMANDS: &[Command] = &[
             complexity: "O(1)",
             summary: "Sets the string value of a key, whatever it was before.",
         },
-        run: Run::Wide { fits: value_fits::<2>, handler: set, task: SetTask::start },
+        run: Run::Wide {
+            fits: value_fits::<2>,
+            handler: set,
+            task: |_, _| Ok(SetTask::start(set_options)),
+        },
     },
     Command {
         row: Row {
@@ -87,18 +92,65 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         row: Row {
-            name: "incr",
-            arity: Arity::Exactly(2),
-            flags: Flags::WRITE.with(Flags::FAST),
+            name: "msetnx",
+            arity: Arity::AtLeast(3),
+            flags: Flags::WRITE.with(Flags::TAKES_CHUNKS),
             group: "string",
-            keys: WRITE,
-            cost: Cost::Small(500),
+            keys: Keys::All { step: 2, access: Access::Exclusive },
+            cost: Cost::Stepped,
             locks: Locks::Keys,
-            since: "1.0.0",
-            complexity: "O(1)",
-            summary: "Adds one to the integer value of a key, which is 0 if the key is absent.",
+            since: "1.0.1",
+            complexity: "O(N)",
+            summary: "Sets the string values of several keys if none of them exists.",
         },
-        run: Run::Keyed(incr),
+        run: Run::Wide { fits: few_pairs, handler: msetnx, task: MsetTask::start_if_absent },
+    },
+    Command {
+        row: Row {
+            flags: Flags::WRITE.with(Flags::FAST).with(Flags::TAKES_CHUNKS),
+            ..set_row("setnx", 3, "1.0.0", "Sets the string value of a key if the key is absent.")
+        },
+        run: Run::Wide {
+            fits: value_fits::<2>,
+            handler: |cx| install(cx, SetOptions::ABSENT, string::stored(cx.args.get(2))),
+            task: |_, _| Ok(SetTask::start(|_, _| Ok(SetOptions::ABSENT))),
+        },
+    },
+    Command {
+        row: Row {
+            flags: Flags::WRITE.with(Flags::FAST).with(Flags::TAKES_CHUNKS),
+            ..set_row(
+                "getset",
+                3,
+                "1.0.0",
+                "Sets the string value of a key and returns the former one.",
+            )
+        },
+        run: Run::Wide {
+            fits: value_fits::<2>,
+            handler: |cx| install(cx, SetOptions::GET, string::stored(cx.args.get(2))),
+            task: |_, _| Ok(SetTask::start(|_, _| Ok(SetOptions::GET))),
+        },
+    },
+    Command {
+        row: set_row("setex", 4, "2.0.0", "Sets a value that expires after a number of seconds."),
+        run: Run::Wide {
+            fits: value_fits::<3>,
+            handler: |cx| setex(cx, &TIME_UNITS[0]),
+            task: |_, _| {
+                Ok(SetTask::start(|args, now_ms| setex_options(args, now_ms, &TIME_UNITS[0])))
+            },
+        },
+    },
+    Command {
+        row: set_row("psetex", 4, "2.6.0", "Sets a value that expires after some milliseconds."),
+        run: Run::Wide {
+            fits: value_fits::<3>,
+            handler: |cx| setex(cx, &TIME_UNITS[1]),
+            task: |_, _| {
+                Ok(SetTask::start(|args, now_ms| setex_options(args, now_ms, &TIME_UNITS[1])))
+            },
+        },
     },
     Command {
         row: Row {
@@ -147,6 +199,27 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
+/// The row of a relative of SET.
+const fn set_row(
+    name: &'static str,
+    words: usize,
+    since: &'static str,
+    summary: &'static str,
+) -> Row {
+    Row {
+        name,
+        arity: Arity::Exactly(words),
+        flags: Flags::WRITE.with(Flags::TAKES_CHUNKS),
+        group: "string",
+        keys: WRITE,
+        cost: Cost::Detached,
+        locks: Locks::None,
+        since,
+        complexity: "O(1)",
+        summary,
+    }
+}
+
 /// Whether argument `N`, a value, is short enough for one hold.
 fn value_fits<const N: usize>(args: Args<'_>) -> bool {
     args.len() <= N || args.arg_len(N) <= INLINE_BYTES_MAX
@@ -179,12 +252,29 @@ fn strlen(cx: &mut Context<'_, '_>) -> Outcome {
     Ok(Flow::Done)
 }
 
-/// The options of SET.
+/// The options of SET, and how its relatives differ.
 #[derive(Clone, Copy)]
 pub(super) struct SetOptions {
-    pub(super) only_if: Option<Existence>,
-    pub(super) get: bool,
-    pub(super) expire: Expire,
+    only_if: Option<Existence>,
+    get: bool,
+    expire: Expire,
+    /// It answers whether the value was set, as a number.
+    counts: bool,
+    /// Where the value is among the arguments.
+    pub(super) value: usize,
+}
+
+impl SetOptions {
+    /// What SET does without options.
+    const PLAIN: SetOptions =
+        SetOptions { only_if: None, get: false, expire: Expire::Clear, counts: false, value: 2 };
+
+    /// What SETNX does.
+    const ABSENT: SetOptions =
+        SetOptions { only_if: Some(Existence::Absent), counts: true, ..SetOptions::PLAIN };
+
+    /// What GETSET does.
+    const GET: SetOptions = SetOptions { get: true, ..SetOptions::PLAIN };
 }
 
 /// A condition on the key.
@@ -195,13 +285,13 @@ pub(super) enum Existence {
 }
 
 /// A moment or a span in seconds or milliseconds, as options name them.
-struct TimeUnit {
-    option: &'static str,
+pub(super) struct TimeUnit {
+    pub(super) option: &'static str,
     per_ms: i64,
-    is_span: bool,
+    pub(super) is_span: bool,
 }
 
-const TIME_UNITS: &[TimeUnit] = &[
+pub(super) const TIME_UNITS: &[TimeUnit] = &[
     TimeUnit { option: "ex", per_ms: 1000, is_span: true },
     TimeUnit { option: "px", per_ms: 1, is_span: true },
     TimeUnit { option: "exat", per_ms: 1000, is_span: false },
@@ -214,7 +304,7 @@ const TIME_UNITS: &[TimeUnit] = &[
 /// Unknown or contradicting options; an expiry that is no positive integer or too large.
 pub(super) fn set_options(args: Args<'_>, now_ms: i64) -> Result<SetOptions> {
     parse::check_words(args, "set")?;
-    let mut options = SetOptions { only_if: None, get: false, expire: Expire::Clear };
+    let mut options = SetOptions::PLAIN;
     let mut keep = false;
     let mut timed: Option<(&TimeUnit, usize)> = None;
     let mut index = 3;
@@ -246,21 +336,37 @@ pub(super) fn set_options(args: Args<'_>, now_ms: i64) -> Result<SetOptions> {
         index += 1;
     }
     if let Some((unit, at)) = timed {
-        options.expire = Expire::At(deadline(args.prefix(at), unit, now_ms)?);
+        options.expire = Expire::At(deadline(args.prefix(at), unit, now_ms, "set")?);
     } else if keep {
         options.expire = Expire::Keep;
     }
     Ok(options)
 }
 
-fn deadline(text: &[u8], unit: &TimeUnit, now_ms: i64) -> Result<i64> {
-    let invalid = || errors::invalid_expire("set");
+/// When something expires, Unix milliseconds.
+///
+/// # Errors
+/// The amount is no positive integer, or too large.
+pub(super) fn deadline(
+    text: &[u8],
+    unit: &TimeUnit,
+    now_ms: i64,
+    name: &'static str,
+) -> Result<i64> {
+    let invalid = || errors::invalid_expire(name);
     let amount = parse::integer(text)?;
     if amount <= 0 {
         return Err(invalid());
     }
     let ms = amount.checked_mul(unit.per_ms).ok_or_else(invalid)?;
     if unit.is_span { ms.checked_add(now_ms).ok_or_else(invalid) } else { Ok(ms) }
+}
+
+/// What SETEX and PSETEX do.
+fn setex_options(args: Args<'_>, now_ms: i64, unit: &TimeUnit) -> Result<SetOptions> {
+    let name = if unit.per_ms == 1 { "psetex" } else { "setex" };
+    let expire = Expire::At(deadline(args.prefix(2), unit, now_ms, name)?);
+    Ok(SetOptions { expire, value: 3, ..SetOptions::PLAIN })
 }
 
 fn set(cx: &mut Context<'_, '_>) -> Outcome {
@@ -272,6 +378,11 @@ fn set(cx: &mut Context<'_, '_>) -> Outcome {
     }
     let options = set_options(cx.args, cx.hold.now_ms())?;
     install(cx, options, string::stored(cx.args.get(2)))
+}
+
+fn setex(cx: &mut Context<'_, '_>, unit: &TimeUnit) -> Outcome {
+    let options = setex_options(cx.args, cx.hold.now_ms(), unit)?;
+    install(cx, options, string::stored(cx.args.get(3)))
 }
 
 /// Sets the value under the conditions of the options, and answers.
@@ -301,9 +412,12 @@ pub(super) fn install(
         Some(Existence::Present) => existed,
         Some(Existence::Absent) => !existed,
     };
+    if options.counts {
+        cx.reply.writer().int(i64::from(allowed));
+    }
     if !allowed {
         discard(cx, value);
-        if !options.get {
+        if !options.get && !options.counts {
             cx.reply.writer().null();
         }
         return Ok(Flow::Done);
@@ -316,10 +430,12 @@ pub(super) fn install(
         Expire::At(at_ms) => {
             let mut digits = itoa::Buffer::new();
             let at_ms = digits.format(at_ms).as_bytes();
-            cx.hold.verbatim_beginning(3, &[b"PXAT", at_ms]);
+            let without = (options.value == 3).then_some(2);
+            let words = Words { count: options.value + 1, without, name: Some("SET") };
+            cx.hold.verbatim_beginning(words, &[b"PXAT", at_ms]);
         }
     }
-    if !options.get {
+    if !options.get && !options.counts {
         cx.reply.writer().simple("OK");
     }
     Ok(Flow::Done)
@@ -352,41 +468,28 @@ fn mset(cx: &mut Context<'_, '_>) -> Outcome {
     if cx.args.len().is_multiple_of(2) {
         return Err(errors::wrong_arity("mset"));
     }
+    set_all(cx);
+    cx.reply.writer().simple("OK");
+    Ok(Flow::Done)
+}
+
+fn set_all(cx: &mut Context<'_, '_>) {
     for (index, wanted) in cx.keys.iter().enumerate() {
         let value = string::stored(cx.args.get(2 + 2 * index));
         cx.hold.upsert(wanted.key, value, Expire::Clear);
     }
     cx.hold.verbatim(cx.args);
-    cx.reply.writer().simple("OK");
-    Ok(Flow::Done)
 }
 
-fn incr(cx: &mut Context<'_, '_>) -> Outcome {
-    let key = cx.keys[0].key;
-    let value = match cx.hold.write(key) {
-        None => {
-            cx.hold.insert(key, NewValue::Int(1), None);
-            1
-        }
-        Some(mut entry) => {
-            let old = match entry.value() {
-                Value::Int(int) => int,
-                Value::Bytes(text) => parse::integer(text)?,
-                Value::Object(object) if !matches!(*object, Object::BigString(_)) => {
-                    return Err(errors::WRONG_TYPE);
-                }
-                _ => return Err(errors::NOT_AN_INTEGER),
-            };
-            let value = old.checked_add(1).ok_or(errors::OVERFLOW)?;
-            if !entry.set_int(value) {
-                entry.set_value(NewValue::Int(value));
-            }
-            value
-        }
-    };
-    cx.hold.touched(key);
-    cx.hold.verbatim(cx.args);
-    cx.reply.writer().int(value);
+fn msetnx(cx: &mut Context<'_, '_>) -> Outcome {
+    if cx.args.len().is_multiple_of(2) {
+        return Err(errors::wrong_arity("msetnx"));
+    }
+    let allowed = !cx.keys.iter().any(|wanted| cx.hold.read(wanted.key).is_some());
+    if allowed {
+        set_all(cx);
+    }
+    cx.reply.writer().int(i64::from(allowed));
     Ok(Flow::Done)
 }
 

@@ -116,12 +116,14 @@ fn checked_end(
 /// SET of a long value: the chunks become the value off the latch, one hold installs it.
 pub(super) struct SetTask {
     builder: Builder,
+    parse: fn(Args<'_>, i64) -> Result<SetOptions>,
     options: Option<SetOptions>,
 }
 
 impl SetTask {
-    pub(super) fn start(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
-        Ok(Box::new(SetTask { builder: Builder::default(), options: None }))
+    /// A relative of SET whose arguments are read by `parse`, at a Unix time in milliseconds.
+    pub(super) fn start(parse: fn(Args<'_>, i64) -> Result<SetOptions>) -> Box<dyn Task> {
+        Box::new(SetTask { builder: Builder::default(), parse, options: None })
     }
 }
 
@@ -129,10 +131,12 @@ impl Task for SetTask {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
         let options = match self.options {
             Some(options) => options,
-            None => strings::set_options(cx.args(), cx.worker.now_ms)?,
+            None => (self.parse)(cx.args(), cx.worker.now_ms)?,
         };
         self.options = Some(options);
-        let Some(string) = self.builder.step(cx.args(), 2) else { return Ok(Step::Again) };
+        let Some(string) = self.builder.step(cx.args(), options.value) else {
+            return Ok(Step::Again);
+        };
         let (request, scope, protocol) = (cx.request, cx.scope(), cx.session.protocol);
         let worker = &mut *cx.worker;
         let key = worker.engine.keyspace.key(request.args().get(1));
@@ -273,18 +277,48 @@ impl Task for MgetTask {
     }
 }
 
-/// MSET of many keys or long values, under exclusive locks.
+/// MSET and MSETNX of many keys or long values, under exclusive locks.
 pub(super) struct MsetTask {
+    /// MSETNX: the next key that must not exist, until all have been looked up.
+    unchecked: Option<usize>,
+    /// Whether it answers a number, as MSETNX does.
+    counts: bool,
     next: usize,
     builder: Builder,
 }
 
 impl MsetTask {
     pub(super) fn start(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+        MsetTask::of(args, "mset", false)
+    }
+
+    pub(super) fn start_if_absent(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+        MsetTask::of(args, "msetnx", true)
+    }
+
+    fn of(args: Args<'_>, name: &str, counts: bool) -> Result<Box<dyn Task>> {
         if args.len().is_multiple_of(2) {
-            return Err(errors::wrong_arity("mset"));
+            return Err(errors::wrong_arity(name));
         }
-        Ok(Box::new(MsetTask { next: 1, builder: Builder::default() }))
+        let unchecked = counts.then_some(1);
+        Ok(Box::new(MsetTask { unchecked, counts, next: 1, builder: Builder::default() }))
+    }
+
+    /// Looks some keys up from `from` on. Returns whether one exists.
+    fn check(&mut self, cx: &mut TaskContext<'_>, from: usize) -> bool {
+        let args = cx.request.args();
+        let (mut next, mut bytes) = (from, 0);
+        while next < args.len() && next < from + 2 * KEYS_PER_STEP && bytes <= STEP_BYTES {
+            let key = cx.worker.engine.keyspace.key(args.get(next));
+            bytes += key.bytes.len();
+            next += 2;
+            let wanted = [Wanted { key, access: Access::Exclusive }];
+            if cx.hold(&wanted, |hold| hold.read(key).is_some()).unwrap_or(true) {
+                return true;
+            }
+        }
+        self.unchecked = (next < args.len()).then_some(next);
+        false
     }
 
     /// Sets one pair. Returns false when its value needs more steps to be built.
@@ -316,6 +350,13 @@ impl MsetTask {
 
 impl Task for MsetTask {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
+        if let Some(from) = self.unchecked {
+            if self.check(cx, from) {
+                cx.session.reply().writer().int(0);
+                return Ok(Step::Done);
+            }
+            return Ok(Step::Again);
+        }
         let (begin, mut bytes) = (self.next, 0);
         while self.next < begin + 2 * KEYS_PER_STEP && bytes <= STEP_BYTES {
             bytes += cx.args().arg_len(self.next) + cx.args().arg_len(self.next + 1);
@@ -323,7 +364,10 @@ impl Task for MsetTask {
                 return Ok(Step::Again);
             }
             if self.next == cx.args().len() {
-                cx.session.reply().writer().simple("OK");
+                match self.counts {
+                    true => cx.session.reply().writer().int(1),
+                    false => cx.session.reply().writer().simple("OK"),
+                }
                 return Ok(Step::Done);
             }
         }

@@ -86,7 +86,7 @@ mod tests {
         for command in 0..10 * PIECE {
             collected.begin_command(command);
             collected.add(0, Some(Body::Command(Box::default())));
-            collected.add(1, Some(Body::Sent { words: command, more: Vec::new() }));
+            collected.add(1, Some(Body::Sent { words: command.into(), more: Vec::new() }));
             if command % 7 == 0 {
                 collected.settle(settle_with_number);
             }
@@ -102,7 +102,7 @@ mod tests {
 
     fn settle_with_number(command: usize, body: &mut Body) {
         let Body::Sent { words, .. } = body else { panic!("settled already") };
-        assert_eq!(*words, command);
+        assert_eq!(words.count, command);
         *body = Body::Command(vec![0; command].into());
     }
 

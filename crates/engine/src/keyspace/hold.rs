@@ -16,7 +16,7 @@ use super::locks::{Access, Address, NOBODY, Owner};
 use super::watches::WatchedKey;
 use super::{HELD_KEYS_MAX, HELD_SHARDS_MAX, HOLD_UNITS_MAX, Keyspace};
 use crate::effects::collected::Collected;
-use crate::effects::{Body, Record};
+use crate::effects::{Body, Record, Words};
 use crate::sync::MutexGuard;
 
 /// A key that a command wants to touch, and how.
@@ -343,12 +343,15 @@ impl<'h> Hold<'h> {
     /// The change is the client's command as it was sent.
     #[inline]
     pub fn verbatim(&mut self, args: resp::Args<'_>) {
-        self.record(|| Body::Sent { words: args.len(), more: Vec::new() });
+        self.record(|| Body::Sent { words: args.len().into(), more: Vec::new() });
     }
 
-    /// The change is the first `words` words of the client's command, with others behind them.
-    pub fn verbatim_beginning(&mut self, words: usize, more: &[&[u8]]) {
-        self.record(|| Body::Sent { words, more: more.iter().map(|&word| word.into()).collect() });
+    /// The change is the first words of the client's command, with others behind them.
+    pub fn verbatim_beginning(&mut self, words: impl Into<Words>, more: &[&[u8]]) {
+        self.record(|| Body::Sent {
+            words: words.into(),
+            more: more.iter().map(|&word| word.into()).collect(),
+        });
     }
 
     /// The change is this command instead of the client's.

@@ -1,6 +1,8 @@
 //! Strings. Invariants: a value is stored as an integer exactly when its text round-trips; a value
 //! over [`INLINE_BYTES_MAX`] bytes is a [`BigString`], a shorter one lies in its entry.
 
+use std::ops::Range;
+
 use resp::Args;
 use structures::big_string::BigString;
 use structures::object::Object;
@@ -101,30 +103,42 @@ impl Builder {
 pub struct StringStream {
     string: BigString,
     begun: bool,
-    offset: u64,
+    /// What is still to be sent.
+    range: Range<u64>,
     pinned: u64,
 }
 
 impl StringStream {
     /// The whole value.
     pub fn new(string: BigString) -> StringStream {
-        let pinned = string.bytes();
-        StringStream { string, begun: false, offset: 0, pinned }
+        let all = 0..string.len();
+        StringStream::part(string, all)
+    }
+
+    /// The bytes in `range`, of which there are as many.
+    pub fn part(string: BigString, range: Range<u64>) -> StringStream {
+        // Charged with its share of the value: the rest is not what the client asked for.
+        let share = u128::from(string.bytes()) * u128::from(range.end - range.start);
+        let pinned = (share / u128::from(string.len().max(1))) as u64;
+        StringStream { string, begun: false, range, pinned }
     }
 }
 
 impl Stream for StringStream {
     fn encode(&mut self, out: &mut Vec<u8>, bytes: usize) -> bool {
+        let StringStream { string, range, .. } = self;
         if !std::mem::replace(&mut self.begun, true) {
-            resp::Writer::new(out, resp::Protocol::Resp2).bulk_header(self.string.len());
+            let len = range.end - range.start;
+            resp::Writer::new(out, resp::Protocol::Resp2).bulk_header(len);
         }
-        let upto = self.string.len().min(self.offset + bytes as u64);
-        while self.offset < upto {
-            let chunk = self.string.chunk_at(self.offset);
-            out.extend_from_slice(chunk);
-            self.offset += chunk.len() as u64;
+        let upto = range.end.min(range.start + bytes as u64);
+        while range.start < upto {
+            let chunk = string.chunk_at(range.start);
+            let taken = (chunk.len() as u64).min(range.end - range.start);
+            out.extend_from_slice(&chunk[..taken as usize]);
+            range.start += taken;
         }
-        let done = self.offset == self.string.len();
+        let done = range.is_empty();
         if done {
             out.extend_from_slice(b"\r\n");
         }
