@@ -8,6 +8,8 @@ mod strings_large;
 mod strings_read;
 mod counters;
 mod lists;
+mod lists_edit;
+mod lists_find;
 mod sets;
 mod keys;
 mod scan;
@@ -29,6 +31,8 @@ const FAMILIES: &[&[Command]] = &[
     strings_read::COMMANDS,
     counters::COMMANDS,
     lists::COMMANDS,
+    lists_edit::COMMANDS,
+    lists_find::COMMANDS,
     sets::COMMANDS,
     keys::COMMANDS,
     scan::COMMANDS,

@@ -38,6 +38,14 @@ pub const NOT_AN_INTEGER: CommandError = text("ERR value is not an integer or ou
 pub const NOT_32_BITS: CommandError =
     text("ERR value is out of range, value must between -2147483648 and 2147483647");
 pub const OVERFLOW: CommandError = text("ERR increment or decrement would overflow");
+pub const NO_SUCH_KEY: CommandError = text("ERR no such key");
+pub const INDEX_OUT_OF_RANGE: CommandError = text("ERR index out of range");
+pub const RANK_ZERO: CommandError = text(
+    "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \
+     negative to start from the end of the list",
+);
+pub const NEGATIVE_COUNT: CommandError = text("ERR COUNT can't be negative");
+pub const NEGATIVE_MAXLEN: CommandError = text("ERR MAXLEN can't be negative");
 pub const DECREMENT_OVERFLOW: CommandError = text("ERR decrement would overflow");
 pub const OUT_OF_RANGE: CommandError = text("ERR value is out of range");
 pub const MUST_BE_POSITIVE: CommandError = text("ERR value is out of range, must be positive");

@@ -159,6 +159,7 @@ fn positions(keys: Keys) -> (i64, i64, i64) {
     match keys {
         Keys::None => (0, 0, 0),
         Keys::First(_) => (1, 1, 1),
+        Keys::FirstTwo(_) => (1, 2, 1),
         Keys::All { step, .. } => (1, -1, step as i64),
         Keys::DestinationAndSources => (1, -1, 1),
     }
@@ -179,6 +180,7 @@ fn specifications(keys: Keys) -> Vec<Specification> {
     match keys {
         Keys::None => Vec::new(),
         Keys::First(access) => vec![one(1, 0, 1, access)],
+        Keys::FirstTwo(access) => vec![one(1, 0, 1, access), one(2, 0, 1, access)],
         Keys::All { step, access } => vec![one(1, -1, step as i64, access)],
         Keys::DestinationAndSources => {
             vec![one(1, 0, 1, Access::Exclusive), one(2, -1, 1, Access::Shared)]

@@ -45,36 +45,70 @@ const REMOVED_PER_STEP: usize = 8;
 const READ: Keys = Keys::First(Access::Shared);
 const WRITE: Keys = Keys::First(Access::Exclusive);
 
+/// What the rows of all pushes have in common.
+const PUSH_ROW: Row = Row {
+    name: "",
+    arity: Arity::AtLeast(3),
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::TAKES_CHUNKS),
+    group: "list",
+    keys: WRITE,
+    cost: Cost::Stepped,
+    locks: Locks::None,
+    since: "1.0.0",
+    complexity: "O(1) for each element",
+    summary: "",
+};
+
 pub(super) const COMMANDS: &[Command] = &[
     Command {
         row: Row {
             name: "rpush",
-            arity: Arity::AtLeast(3),
-            flags: Flags::WRITE.with(Flags::FAST).with(Flags::TAKES_CHUNKS),
-            group: "list",
-            keys: WRITE,
-            cost: Cost::Stepped,
-            locks: Locks::None,
-            since: "1.0.0",
-            complexity: "O(1) for each element",
             summary: "Adds elements to the tail of a list, which is created if absent.",
+            ..PUSH_ROW
         },
-        run: Run::Wide { fits: few_elements, handler: rpush, task: PushTask::right },
+        run: Run::Wide {
+            fits: few_elements,
+            handler: |cx| push(cx, RPUSH),
+            task: |args, _| Ok(PushTask::start(args, RPUSH)),
+        },
     },
     Command {
         row: Row {
             name: "lpush",
-            arity: Arity::AtLeast(3),
-            flags: Flags::WRITE.with(Flags::FAST).with(Flags::TAKES_CHUNKS),
-            group: "list",
-            keys: WRITE,
-            cost: Cost::Stepped,
-            locks: Locks::None,
-            since: "1.0.0",
-            complexity: "O(1) for each element",
             summary: "Adds elements to the head of a list, which is created if absent.",
+            ..PUSH_ROW
         },
-        run: Run::Wide { fits: few_elements, handler: lpush, task: PushTask::left },
+        run: Run::Wide {
+            fits: few_elements,
+            handler: |cx| push(cx, LPUSH),
+            task: |args, _| Ok(PushTask::start(args, LPUSH)),
+        },
+    },
+    Command {
+        row: Row {
+            name: "rpushx",
+            since: "2.2.0",
+            summary: "Adds elements to the tail of a list, if it exists.",
+            ..PUSH_ROW
+        },
+        run: Run::Wide {
+            fits: few_elements,
+            handler: |cx| push(cx, RPUSHX),
+            task: |args, _| Ok(PushTask::start(args, RPUSHX)),
+        },
+    },
+    Command {
+        row: Row {
+            name: "lpushx",
+            since: "2.2.0",
+            summary: "Adds elements to the head of a list, if it exists.",
+            ..PUSH_ROW
+        },
+        run: Run::Wide {
+            fits: few_elements,
+            handler: |cx| push(cx, LPUSHX),
+            task: |args, _| Ok(PushTask::start(args, LPUSHX)),
+        },
     },
     Command {
         row: Row {
@@ -192,28 +226,35 @@ fn few_elements(args: Args<'_>) -> bool {
         && (2..args.len()).all(|index| args.chunked(index).is_none())
 }
 
-fn rpush(cx: &mut Context<'_, '_>) -> Outcome {
-    push(cx, End::Right)
+/// Where a push pushes.
+#[derive(Clone, Copy)]
+struct Push {
+    end: End,
+    /// Only to a list that exists.
+    if_present: bool,
 }
 
-fn lpush(cx: &mut Context<'_, '_>) -> Outcome {
-    push(cx, End::Left)
-}
+const RPUSH: Push = Push { end: End::Right, if_present: false };
+const LPUSH: Push = Push { end: End::Left, if_present: false };
+const RPUSHX: Push = Push { end: End::Right, if_present: true };
+const LPUSHX: Push = Push { end: End::Left, if_present: true };
 
-fn push(cx: &mut Context<'_, '_>, end: End) -> Outcome {
+fn push(cx: &mut Context<'_, '_>, push: Push) -> Outcome {
     let key = cx.keys[0].key;
-    let length = push_words(cx.hold, key, end, cx.args, 2..cx.args.len())?;
-    cx.hold.touched(key);
-    cx.hold.verbatim(cx.args);
+    let length = push_words(cx.hold, key, push, cx.args, 2..cx.args.len())?;
+    if length > 0 {
+        cx.hold.touched(key);
+        cx.hold.verbatim(cx.args);
+    }
     cx.reply.writer().int(length as i64);
     Ok(Flow::Done)
 }
 
-/// Pushes some of a command's words. Returns the new length.
+/// Pushes some of a command's words. Returns the new length, 0 if there is no list to push to.
 fn push_words(
     hold: &mut Hold<'_>,
     key: Key<'_>,
-    end: End,
+    push: Push,
     args: Args<'_>,
     words: Range<usize>,
 ) -> Result<u64> {
@@ -221,11 +262,14 @@ fn push_words(
     if let Some(mut entry) = hold.write(key) {
         let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
         list::len(&object)?;
-        elements.for_each(|element| list::push(&mut object, end, element));
+        elements.for_each(|element| list::push(&mut object, push.end, element));
         return list::len(&object);
     }
+    if push.if_present {
+        return Ok(0);
+    }
     let mut object = list::new();
-    elements.for_each(|element| list::push(&mut object, end, element));
+    elements.for_each(|element| list::push(&mut object, push.end, element));
     let length = list::len(&object)?;
     hold.insert(key, NewValue::Object(object), None);
     Ok(length)
@@ -234,7 +278,7 @@ fn push_words(
 /// A push of a moderate number of short elements, in steps under the key's lock: they fill the leaf
 /// at the end, which a list that was built elsewhere would leave half empty.
 struct FillTask {
-    end: End,
+    push: Push,
     next: usize,
 }
 
@@ -251,7 +295,7 @@ impl Task for FillTask {
     }
 
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
-        let (request, end, from) = (cx.request, self.end, self.next);
+        let (request, push, from) = (cx.request, self.push, self.next);
         let args = request.args();
         let (mut upto, mut bytes) = (from, 0);
         while upto < args.len() && upto - from < PUSHED_AT_ONCE && bytes < PUSHED_BYTES_AT_ONCE {
@@ -261,8 +305,8 @@ impl Task for FillTask {
         let is_last = upto == args.len();
         let wanted = [super::keys::wanted_key(cx, 1, Access::Exclusive)];
         let pushed = cx.hold(&wanted, |hold| {
-            let length = push_words(hold, wanted[0].key, end, args, from..upto)?;
-            if is_last {
+            let length = push_words(hold, wanted[0].key, push, args, from..upto)?;
+            if is_last && length > 0 {
                 hold.touched(wanted[0].key);
                 hold.verbatim(args);
             }
@@ -271,7 +315,7 @@ impl Task for FillTask {
         let Ok(length) = pushed else { return Ok(Step::TakeLocks) };
         let length = length?;
         self.next = upto;
-        if !is_last {
+        if !is_last && length > 0 {
             return Ok(Step::Again);
         }
         cx.session.reply().writer().int(length as i64);
@@ -281,26 +325,18 @@ impl Task for FillTask {
 
 /// A push of many or long elements: they become a list off the latch, one hold joins it.
 struct PushTask {
-    end: End,
+    push: Push,
     built: List,
     next: usize,
     builder: Builder,
 }
 
 impl PushTask {
-    fn right(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
-        Ok(PushTask::start(args, End::Right))
-    }
-
-    fn left(args: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
-        Ok(PushTask::start(args, End::Left))
-    }
-
-    fn start(args: Args<'_>, end: End) -> Box<dyn Task> {
+    fn start(args: Args<'_>, push: Push) -> Box<dyn Task> {
         if FillTask::fits(args) {
-            return Box::new(FillTask { end, next: 2 });
+            return Box::new(FillTask { push, next: 2 });
         }
-        Box::new(PushTask { end, built: List::new(), next: 2, builder: Builder::default() })
+        Box::new(PushTask { push, built: List::new(), next: 2, builder: Builder::default() })
     }
 
     fn build(&mut self, args: Args<'_>) {
@@ -318,7 +354,7 @@ impl PushTask {
             } else {
                 list::element(args.get(self.next))
             };
-            match self.end {
+            match self.push.end {
                 End::Right => self.built.push_back(element),
                 End::Left => self.built.push_front(element),
             }
@@ -335,11 +371,14 @@ impl Task for PushTask {
             return Ok(Step::Again);
         }
         let wanted = [super::keys::wanted_key(cx, 1, Access::Exclusive)];
-        let end = self.end;
+        let push = self.push;
         let mut built = Some(std::mem::take(&mut self.built));
         let joined = cx.hold(&wanted, |hold| {
-            let length = join(hold, wanted[0].key, end, &mut built)?;
-            hold.verbatim(request.args());
+            let length = join(hold, wanted[0].key, push, &mut built)?;
+            if length > 0 {
+                hold.touched(wanted[0].key);
+                hold.verbatim(request.args());
+            }
             Ok(length)
         });
         // What could not be joined stays ours: it is joined later, or freed by the reaper.
@@ -354,23 +393,23 @@ impl Task for PushTask {
     }
 }
 
-fn join(hold: &mut Hold<'_>, key: Key<'_>, end: End, built: &mut Option<List>) -> Result<u64> {
-    let length = match hold.write(key) {
+/// Joins what was built. Returns the new length, 0 if there is no list to join it to.
+fn join(hold: &mut Hold<'_>, key: Key<'_>, push: Push, built: &mut Option<List>) -> Result<u64> {
+    Ok(match hold.write(key) {
         Some(mut entry) => {
             let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
             list::len(&object)?;
-            list::join(&mut object, end, built.take().unwrap_or_default());
+            list::join(&mut object, push.end, built.take().unwrap_or_default());
             list::len(&object)?
         }
+        None if push.if_present => 0,
         None => {
             let object = Object::List(built.take().unwrap_or_default());
             let length = list::len(&object)?;
             hold.insert(key, NewValue::Object(object), None);
             length
         }
-    };
-    hold.touched(key);
-    Ok(length)
+    })
 }
 
 fn rpop(cx: &mut Context<'_, '_>) -> Outcome {
@@ -559,8 +598,9 @@ impl LremTask {
         Ok(Box::new(LremTask { left, backwards: count < 0, cursor: None, removed: 0 }))
     }
 
-    /// Searches on and removes what it finds. Returns whether there is more to do.
-    fn search(&mut self, list: &mut List, needle: &[u8]) -> bool {
+    /// Searches on and removes what it finds; long elements go to `dropped`. Returns whether there is
+    /// more to do.
+    fn search(&mut self, list: &mut List, needle: &[u8], dropped: &mut Vec<Object>) -> bool {
         if list.is_empty() {
             return false;
         }
@@ -580,7 +620,7 @@ impl LremTask {
                 }
                 Found::At(index) => index,
             };
-            list.remove(index, |_| ());
+            list.remove(index, |element| dropped.extend(list::long(element)));
             self.removed += 1;
             self.left -= 1;
             if self.left == 0 || (self.backwards && index == 0) || list.is_empty() {
@@ -606,12 +646,13 @@ impl Task for LremTask {
                 if let Object::PackedList(packed) = &*object {
                     *object = Object::List(list::unpacked(packed));
                 }
-                let mut is_empty = false;
+                let (mut is_empty, mut dropped) = (false, Vec::new());
                 if let Object::List(list) = &mut *object {
-                    more = self.search(list, needle);
+                    more = self.search(list, needle, &mut dropped);
                     is_empty = list.is_empty();
                 }
                 drop(object);
+                dropped.into_iter().for_each(|object| hold.discard(object));
                 if is_empty {
                     hold.delete(key);
                 }

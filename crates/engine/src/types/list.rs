@@ -126,6 +126,112 @@ pub fn pop_some(object: &mut Object, end: End, count: u64, reply: &mut Reply<'_>
     }
 }
 
+/// An element that has left a list.
+pub enum Taken {
+    /// One of moderate length.
+    Bytes(Vec<u8>),
+    /// A long one.
+    Big(BigString),
+}
+
+impl Taken {
+    fn of(element: Element<'_>) -> Taken {
+        match element {
+            Element::Bytes(bytes) => Taken::Bytes(bytes.to_vec()),
+            Element::Block(block) => Taken::Bytes(block.to_vec()),
+            Element::Big(string) => Taken::Big(string),
+        }
+    }
+
+    /// As it can be read.
+    pub fn item(&self) -> Item<'_> {
+        match self {
+            Taken::Bytes(bytes) => Item::Bytes(bytes),
+            Taken::Big(string) => Item::Big(string),
+        }
+    }
+
+    /// As it goes into a list.
+    pub fn into_element(self, bytes: &mut Vec<u8>) -> Element<'_> {
+        match self {
+            Taken::Bytes(own) => {
+                *bytes = own;
+                element(bytes)
+            }
+            Taken::Big(string) => Element::Big(string),
+        }
+    }
+}
+
+/// Removes the element at an end.
+pub fn take(object: &mut Object, end: End) -> Option<Taken> {
+    let mut taken = None;
+    match (object, end) {
+        (Object::PackedList(packed), End::Left) => {
+            packed.pop_front(|entry| taken = Some(Taken::Bytes(entry.to_vec())));
+        }
+        (Object::PackedList(packed), End::Right) => {
+            packed.pop_back(|entry| taken = Some(Taken::Bytes(entry.to_vec())));
+        }
+        (Object::List(list), End::Left) => {
+            list.pop_front(|element| taken = Some(Taken::of(element)));
+        }
+        (Object::List(list), End::Right) => {
+            list.pop_back(|element| taken = Some(Taken::of(element)));
+        }
+        _ => {}
+    }
+    taken
+}
+
+/// Replaces the element at an index, which exists. Returns a long former element, which is better
+/// not freed under a latch.
+pub fn set(object: &mut Object, index: u64, element: Element<'_>) -> Option<Object> {
+    if let Object::PackedList(packed) = object {
+        match element {
+            Element::Bytes(bytes) if packed.can_set(index as usize, bytes) => {
+                packed.set(index as usize, bytes);
+                return None;
+            }
+            _ => *object = Object::List(unpacked(packed)),
+        }
+    }
+    let mut displaced = None;
+    if let Object::List(list) = object {
+        list.set(index, element, |element| displaced = long(element));
+    }
+    displaced
+}
+
+/// Inserts an element before the one at an index, or at the end.
+pub fn insert(object: &mut Object, index: u64, element: Element<'_>) {
+    if let Object::PackedList(packed) = object {
+        match element {
+            Element::Bytes(bytes) if !packed.is_full_for(bytes) => {
+                return packed.insert_at(index as usize, bytes);
+            }
+            _ => *object = Object::List(unpacked(packed)),
+        }
+    }
+    if let Object::List(list) = object {
+        list.insert(index, element);
+    }
+}
+
+/// An element that is long enough to be freed by the reaper.
+pub fn long(element: Element<'_>) -> Option<Object> {
+    match element {
+        Element::Big(string) => Some(Object::BigString(string)),
+        Element::Bytes(_) | Element::Block(_) => None,
+    }
+}
+
+/// The position that a client's index means: a negative one counts from the end.
+pub fn position(index: i64, len: u64) -> Option<u64> {
+    let index = if index < 0 { index.saturating_add(len as i64) } else { index };
+    u64::try_from(index).ok().filter(|&index| index < len)
+}
+
 /// Cuts `count` elements off an end, of which there are as many, and sends them as they leave.
 pub fn cut_off(list: &mut List, end: End, count: u64, reply: &mut Reply<'_>) {
     let len = list.len();
@@ -155,22 +261,17 @@ pub fn range(start: i64, stop: i64, len: u64) -> Range<u64> {
 
 /// The element that a client's index means.
 pub fn get(object: &Object, index: i64, reply: &mut Reply<'_>) -> Result<()> {
-    let len = len(object)? as i64;
-    let index = if index < 0 { index.saturating_add(len) } else { index };
-    if !(0..len).contains(&index) {
-        reply.writer().null();
-        return Ok(());
-    }
-    match object {
-        Object::PackedList(packed) => match packed.get(index as usize) {
+    let index = position(index, len(object)?);
+    match (object, index) {
+        (Object::PackedList(packed), Some(index)) => match packed.get(index as usize) {
             Some(entry) => reply.writer().bulk(entry),
             None => reply.writer().null(),
         },
-        Object::List(list) => match list.get(index as u64) {
+        (Object::List(list), Some(index)) => match list.get(index) {
             Some(item) => write(item, reply),
             None => reply.writer().null(),
         },
-        _ => {}
+        _ => reply.writer().null(),
     }
     Ok(())
 }

@@ -11,6 +11,8 @@ pub enum Keys {
     None,
     /// One, the first argument.
     First(Access),
+    /// The first two arguments.
+    FirstTwo(Access),
     /// Every `step`-th argument from the first on.
     All {
         /// 1, or 2 for pairs of key and value.
@@ -29,6 +31,7 @@ impl Keys {
         match self {
             Keys::None => 0,
             Keys::First(_) => 1,
+            Keys::FirstTwo(_) => 2,
             Keys::All { step, .. } => (args.len() - 1).div_ceil(step),
             Keys::DestinationAndSources => args.len() - 1,
         }
@@ -39,6 +42,7 @@ impl Keys {
         match self {
             Keys::None => false,
             Keys::First(_) => position == 1,
+            Keys::FirstTwo(_) => position == 1 || position == 2,
             Keys::All { step, .. } => position >= 1 && (position - 1).is_multiple_of(step),
             Keys::DestinationAndSources => position >= 1,
         }
@@ -51,6 +55,7 @@ impl Keys {
             Keys::None | Keys::DestinationAndSources if index > 0 => (index + 1, Access::Shared),
             Keys::None | Keys::DestinationAndSources => (1, Access::Exclusive),
             Keys::First(access) => (1, access),
+            Keys::FirstTwo(access) => (index + 1, access),
             Keys::All { step, access } => (1 + index * step, access),
         }
     }
