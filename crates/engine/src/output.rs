@@ -16,6 +16,9 @@ pub const ENCODED_AHEAD_BYTES: usize = 64 * 1024;
 /// Room for the last element of a piece, which may go beyond that.
 const PIECE_SPARE_BYTES: usize = 8 * 1024;
 
+/// Bytes of a new buffer for small replies.
+const TAIL_BYTES: usize = 16 * 1024;
+
 /// A finished segment of small replies is cut at this size, so that no buffer is ever copied whole
 /// because it had to grow.
 const SEGMENT_BYTES: usize = 64 * 1024;
@@ -129,15 +132,15 @@ impl Output {
         self.queue.iter().take(2).any(|segment| matches!(segment, Segment::Stream(_)))
     }
 
-    /// Lends a buffer for small replies; [`Output::take_tail`] gives it back. An idle connection
-    /// keeps none.
+    /// Lends a buffer for small replies, one of `buffers` or a new one; [`Output::take_tail`] gives
+    /// it back. An idle connection keeps none.
     pub fn lend_tail(&mut self, buffers: &mut Vec<Vec<u8>>) {
         if self.tail.capacity() == 0 {
-            self.tail = buffers.pop().unwrap_or_else(|| Vec::with_capacity(16384));
+            self.tail = buffers.pop().unwrap_or_else(|| Vec::with_capacity(TAIL_BYTES));
         }
     }
 
-    /// Takes the buffer back if it is empty.
+    /// Takes the buffer back if it is empty. `buffers` keeps as many as it has room for.
     pub fn take_tail(&mut self, buffers: &mut Vec<Vec<u8>>) {
         if self.tail.is_empty() && self.tail.capacity() > 0 && buffers.len() < buffers.capacity() {
             buffers.push(std::mem::take(&mut self.tail));

@@ -5,7 +5,8 @@ use crate::execution::command::{
     Arity, Command, Context, Cost, Flags, Flow, Keys, Locks, Outcome, Row, Run, TaskSeed,
 };
 use crate::execution::task::{Step, Task, TaskContext};
-use crate::keyspace::hold::Wanted;
+use crate::keyspace::hold::{Hold, Wanted};
+use crate::keyspace::key::Key;
 use crate::keyspace::locks::Access;
 use crate::parse;
 use crate::types::Type;
@@ -87,19 +88,19 @@ const fn ttl_row(name: &'static str, since: &'static str, summary: &'static str)
 pub(super) const COMMANDS: &[Command] = &[
     Command {
         row: remove_row("del", Flags::WRITE, "1.0.0"),
-        run: Run::Wide { fits: few_keys, handler: del, task: DelTask::start },
+        run: Run::Wide { fits: few_keys, handler: del, task: CountTask::del },
     },
     Command {
         row: remove_row("unlink", Flags::WRITE.with(Flags::FAST), "4.0.0"),
-        run: Run::Wide { fits: few_keys, handler: del, task: DelTask::start },
+        run: Run::Wide { fits: few_keys, handler: del, task: CountTask::del },
     },
     Command {
         row: count_row("exists", "1.0.0", "Returns how many of the keys exist."),
-        run: Run::Wide { fits: few_keys, handler: exists, task: ExistsTask::start },
+        run: Run::Wide { fits: few_keys, handler: exists, task: CountTask::exists },
     },
     Command {
         row: count_row("touch", "3.2.1", "Returns how many of the keys exist; they count as used."),
-        run: Run::Wide { fits: few_keys, handler: exists, task: ExistsTask::start },
+        run: Run::Wide { fits: few_keys, handler: exists, task: CountTask::exists },
     },
     Command {
         row: Row {
@@ -167,51 +168,58 @@ fn few_keys(args: Args<'_>) -> bool {
 }
 
 fn del(cx: &mut Context<'_, '_>) -> Outcome {
-    let mut removed = 0;
-    for wanted in cx.keys {
-        // An expired key does not count as removed; looking at it removes it with its own effect.
-        if cx.hold.read(wanted.key).is_some() && cx.hold.delete(wanted.key) {
-            cx.hold.touched(wanted.key);
-            removed += 1;
-        }
-    }
+    let removed = cx.keys.iter().filter(|wanted| remove(cx.hold, wanted.key)).count();
     if removed > 0 {
         cx.hold.verbatim(cx.args);
     }
-    cx.reply.writer().int(removed);
+    cx.reply.writer().int(removed as i64);
     Ok(Flow::Done)
 }
 
-/// DEL of many keys, under exclusive locks.
-struct DelTask {
-    next: usize,
-    removed: i64,
+/// Removes a key. Returns whether it was there. An expired one does not count as removed: looking at
+/// it removes it with its own effect.
+fn remove(hold: &mut Hold<'_>, key: Key<'_>) -> bool {
+    let removed = hold.read(key).is_some() && hold.delete(key);
+    if removed {
+        hold.touched(key);
+    }
+    removed
 }
 
-impl DelTask {
-    fn start(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
-        Ok(Box::new(DelTask { next: 1, removed: 0 }))
+/// DEL or EXISTS of many keys, under locks: each key in its own hold, and the count at the end.
+struct CountTask {
+    access: Access,
+    /// What is done with a key. Returns whether it counts.
+    visit: fn(&mut Hold<'_>, Key<'_>) -> bool,
+    next: usize,
+    counted: i64,
+}
+
+impl CountTask {
+    fn del(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+        Ok(Box::new(CountTask { access: Access::Exclusive, visit: remove, next: 1, counted: 0 }))
+    }
+
+    fn exists(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
+        let visit = |hold: &mut Hold<'_>, key: Key<'_>| hold.look_up(key).is_some();
+        Ok(Box::new(CountTask { access: Access::Shared, visit, next: 1, counted: 0 }))
     }
 }
 
-impl Task for DelTask {
+impl Task for CountTask {
     fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
         let request = cx.request;
         let args = request.args();
         let upto = args.len().min(self.next + KEYS_AT_ONCE);
         let mut bytes = 0;
         while self.next < upto && bytes <= KEY_BYTES_AT_ONCE {
-            let wanted = [wanted_key(cx, self.next, Access::Exclusive)];
+            let wanted = [wanted_key(cx, self.next, self.access)];
             bytes += args.arg_len(self.next);
             self.next += 1;
             let is_last = self.next == args.len();
             let held = cx.hold(&wanted, |hold| {
-                let key = wanted[0].key;
-                if hold.read(key).is_some() && hold.delete(key) {
-                    hold.touched(key);
-                    self.removed += 1;
-                }
-                if is_last && self.removed > 0 {
+                self.counted += i64::from((self.visit)(hold, wanted[0].key));
+                if is_last && self.counted > 0 && self.access == Access::Exclusive {
                     hold.verbatim(args);
                 }
             });
@@ -220,7 +228,7 @@ impl Task for DelTask {
         if self.next < args.len() {
             return Ok(Step::Again);
         }
-        cx.session.reply().writer().int(self.removed);
+        cx.session.reply().writer().int(self.counted);
         Ok(Step::Done)
     }
 }
@@ -348,38 +356,4 @@ fn exists(cx: &mut Context<'_, '_>) -> Outcome {
     let found = cx.keys.iter().filter(|wanted| cx.hold.look_up(wanted.key).is_some()).count();
     cx.reply.writer().int(found as i64);
     Ok(Flow::Done)
-}
-
-/// EXISTS of many keys, under shared locks.
-struct ExistsTask {
-    next: usize,
-    found: i64,
-}
-
-impl ExistsTask {
-    fn start(_: Args<'_>, _: &TaskSeed) -> Result<Box<dyn Task>> {
-        Ok(Box::new(ExistsTask { next: 1, found: 0 }))
-    }
-}
-
-impl Task for ExistsTask {
-    fn step(&mut self, cx: &mut TaskContext<'_>) -> Result<Step> {
-        let request = cx.request;
-        let args = request.args();
-        let upto = args.len().min(self.next + KEYS_AT_ONCE);
-        let mut bytes = 0;
-        while self.next < upto && bytes <= KEY_BYTES_AT_ONCE {
-            let wanted = [wanted_key(cx, self.next, Access::Shared)];
-            bytes += args.arg_len(self.next);
-            self.next += 1;
-            let held = cx.hold(&wanted, |hold| hold.look_up(wanted[0].key).is_some());
-            debug_assert!(held.is_ok(), "the keys are locked");
-            self.found += i64::from(held.unwrap_or(false));
-        }
-        if self.next < args.len() {
-            return Ok(Step::Again);
-        }
-        cx.session.reply().writer().int(self.found);
-        Ok(Step::Done)
-    }
 }

@@ -36,9 +36,6 @@ const BUILT_PER_STEP: usize = 128;
 /// Elements that one hold pops one by one; more are cut off.
 const POPPED_AT_ONCE: u64 = 16;
 
-/// Elements that one step of a search compares.
-const COMPARED_PER_STEP: usize = 64;
-
 /// Elements that one step of LREM removes.
 const REMOVED_PER_STEP: usize = 8;
 
@@ -607,12 +604,7 @@ impl LremTask {
         let begin = if self.backwards { list.len() - 1 } else { 0 };
         let mut cursor = self.cursor.unwrap_or(Cursor::at(begin));
         for _ in 0..REMOVED_PER_STEP {
-            let found = if self.backwards {
-                list.find_back_from(cursor, needle, COMPARED_PER_STEP)
-            } else {
-                list.find_from(cursor, needle, COMPARED_PER_STEP)
-            };
-            let index = match found {
+            let index = match list::find(list, cursor, needle, self.backwards) {
                 Found::Nothing => return false,
                 Found::Pending(next) => {
                     self.cursor = Some(next);
@@ -642,15 +634,9 @@ impl Task for LremTask {
             let mut more = false;
             if let Some(mut entry) = hold.write(key) {
                 let Some(mut object) = entry.object_mut() else { return Err(errors::WRONG_TYPE) };
-                list::len(&object)?;
-                if let Object::PackedList(packed) = &*object {
-                    *object = Object::List(list::unpacked(packed));
-                }
-                let (mut is_empty, mut dropped) = (false, Vec::new());
-                if let Object::List(list) = &mut *object {
-                    more = self.search(list, needle, &mut dropped);
-                    is_empty = list.is_empty();
-                }
+                let (own, mut dropped) = (list::tree(&mut object)?, Vec::new());
+                more = self.search(own, needle, &mut dropped);
+                let is_empty = own.is_empty();
                 drop(object);
                 dropped.into_iter().for_each(|object| hold.discard(object));
                 if is_empty {

@@ -20,9 +20,6 @@ use crate::types::string::{Builder, INLINE_BYTES_MAX};
 use resp::Args;
 use structures::big_string::BigString;
 
-/// Elements that one step of a search compares.
-const COMPARED_PER_STEP: usize = 64;
-
 pub(super) const COMMANDS: &[Command] = &[
     Command {
         row: Row {
@@ -224,12 +221,8 @@ impl LinsertTask {
 
     /// Searches on, and inserts if the element is found. Returns the answer when there is one.
     fn search(&mut self, object: &mut Object, args: Args<'_>) -> Result<Option<i64>> {
-        list::len(object)?;
-        if let Object::PackedList(packed) = object {
-            *object = Object::List(list::unpacked(packed));
-        }
-        let Object::List(own) = object else { return Err(errors::WRONG_TYPE) };
-        let found = match own.find_from(self.cursor, args.get(3), COMPARED_PER_STEP) {
+        let own = list::tree(object)?;
+        let found = match list::find(own, self.cursor, args.get(3), false) {
             Found::Pending(cursor) => {
                 self.cursor = cursor;
                 return Ok(None);

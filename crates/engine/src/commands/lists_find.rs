@@ -19,9 +19,6 @@ use crate::parse;
 use crate::types::list;
 use resp::Args;
 
-/// Elements that one step compares.
-const COMPARED_PER_STEP: usize = 64;
-
 /// Matches that one step finds: each begins a search of its own.
 const FOUND_PER_STEP: usize = 16;
 
@@ -214,12 +211,7 @@ impl LposTask {
             if is_outside(cursor.index) {
                 return false;
             }
-            let found = if backwards {
-                list.find_back_from(cursor, needle, COMPARED_PER_STEP)
-            } else {
-                list.find_from(cursor, needle, COMPARED_PER_STEP)
-            };
-            let index = match found {
+            let index = match list::find(list, cursor, needle, backwards) {
                 Found::Nothing => return false,
                 Found::Pending(next) => {
                     self.cursor = Some(next);

@@ -20,7 +20,7 @@ use crate::sync::Arc;
 /// Requests that are looked at together.
 pub const LOOK_AHEAD: usize = 16;
 
-/// Units of work after which no further request joins a hold: about 2 microseconds.
+/// Units of work after which no further request joins a hold: about 4 microseconds.
 const SHARED_HOLD_UNITS: u64 = 400;
 
 /// What is known of a request before it is executed.

@@ -316,7 +316,8 @@ impl Worker {
                 }
             }
             Ok(outcome) => {
-                self.conclude(session, command, incoming.args(), outcome);
+                self.settle_borrowed(incoming.args());
+                self.finish_now(session, command, outcome);
                 self.dispose(incoming);
             }
         }
@@ -327,19 +328,6 @@ impl Worker {
         if let Incoming::Owned(request) = incoming {
             self.free_request(request);
         }
-    }
-
-    /// Ends a command that one hold was enough for.
-    #[inline]
-    fn conclude(
-        &mut self,
-        session: &mut Session,
-        command: &'static Command,
-        args: Args<'_>,
-        outcome: Outcome,
-    ) {
-        self.settle_borrowed(args);
-        self.finish_now(session, command, outcome);
     }
 
     /// Frees a request: a large one elsewhere, piece by piece.

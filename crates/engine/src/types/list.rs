@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use resp::{Protocol, Writer};
 use structures::big_string::BigString;
-use structures::list::{Block, Element, Item, List, Run};
+use structures::list::{Block, Cursor, Element, Found, Item, List, Run};
 use structures::object::Object;
 use structures::packed::Packed;
 
@@ -70,6 +70,31 @@ pub fn push(object: &mut Object, end: End, element: Element<'_>) {
             End::Left => list.push_front(element),
             End::Right => list.push_back(element),
         }
+    }
+}
+
+/// Elements that one step of a search compares.
+const COMPARED_PER_STEP: usize = 64;
+
+/// One step of a search for an element, in either direction.
+pub fn find(list: &List, from: Cursor, needle: &[u8], backwards: bool) -> Found {
+    match backwards {
+        false => list.find_from(from, needle, COMPARED_PER_STEP),
+        true => list.find_back_from(from, needle, COMPARED_PER_STEP),
+    }
+}
+
+/// The list as a tree, which it becomes if it was small.
+///
+/// # Errors
+/// The value is not a list.
+pub fn tree(object: &mut Object) -> Result<&mut List> {
+    if let Object::PackedList(packed) = object {
+        *object = Object::List(unpacked(packed));
+    }
+    match object {
+        Object::List(list) => Ok(list),
+        _ => Err(errors::WRONG_TYPE),
     }
 }
 
